@@ -1,0 +1,60 @@
+"""The engine interface: prompt token ids in, completion token ids out (design section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """Decoding of one request. temperature 0 is greedy."""
+
+    temperature: float = 0.8
+    top_p: float = 0.95
+    max_new_tokens: int = 2048
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RequestKey:
+    """Who asks: fixes the order inside a batch and, with the run's seed, the request's seed."""
+
+    round: int
+    network: str
+    visit: int
+    g: int
+    t: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    prompt_ids: tuple[int, ...]
+    seed: int
+    params: SamplingParams
+    key: RequestKey
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Sampled tokens, the turn-end token included when finish_reason is `stop`. `logprobs` are raw (untempered, not
+    renormalised by top-p) and for diagnostics only. Shapes [K]."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+    weights_version: int
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """What generates Writer completions: hf, vllm, vllm-server, replay."""
+
+    async def generate(self, request: Request) -> Completion: ...
+
+    async def sync(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None: ...
