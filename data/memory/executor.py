@@ -144,5 +144,5 @@ def _record(write: Add | Update, state: State, segment: Segment, from_ids: tuple
     old = state.get(write.entry_id)
     assert old is not None  # judged before
     confidence = min(1.0, round(old.confidence + CONFIDENCE_STEP, 10))
-    coordinates = dict(owner=old.owner, source=old.source, layer=old.layer, utype=old.utype)
-    return replace(new, **coordinates, links=(old.entry_id,), confidence=confidence)
+    inherited = replace(new, owner=old.owner, source=old.source, layer=old.layer, utype=old.utype)
+    return replace(inherited, links=(old.entry_id,), confidence=confidence)
