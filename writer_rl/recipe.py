@@ -1,0 +1,233 @@
+"""Recipes: YAML files with `key=value` overrides (OmegaConf), checked strictly (pydantic). Every option of a run is here."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+
+from data.network import DataError
+
+Precision = Literal["fp32", "bf16"]  # of autocast; master weights are always fp32
+
+
+class RecipeError(DataError):
+    """A recipe that does not fit: names the file, the key and what to write instead."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class GymSection(Section):
+    """Synthetic networks from a seed: how many for each side, and the difficulty (fields of data.gym.GymConfig)."""
+
+    train: PositiveInt
+    dev: PositiveInt
+    test: PositiveInt
+    seed: int = 0
+    config: dict[str, Any] = {}
+
+
+class DataSection(Section):
+    sources: list[str] = []  # `own`, `socialmem`, or folders of networks in the nested form
+    socialmem: str | None = None  # folder with the SocialMem networks; none: where `writer-rl data fetch` put them
+    split: str | None = None  # a bundled manifest's name or a file
+    gym: GymSection | None = None  # instead of sources and split
+    window: int | None = Field(None, ge=2)  # messages a segment; none: one segment a session
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> DataSection:
+        if (self.gym is None) == (not self.sources):
+            raise ValueError("give either `sources` (with `split`) or `gym`")
+        if self.sources and self.split is None:
+            raise ValueError("`sources` needs `split`: the manifest that says which networks are for training")
+        return self
+
+
+class ModelSection(Section):
+    path: str  # a Hugging Face folder or name, `embedded` (comes with the project) or `smollm2`
+    revision: str | None = None
+    gradient_checkpointing: bool = False
+
+
+class WriterSection(Section):
+    prompt: Literal["full", "compact"] = "full"
+    heads_per_owner: PositiveInt = 40
+    head_tokens: PositiveInt = 4096  # budget of the memory part of a prompt
+    max_prompt_tokens: PositiveInt = 16384  # a longer prompt is an error, never truncated
+
+
+class PipelineSection(Section):
+    """The frozen query pipeline (design section 5)."""
+
+    embedder: Literal["minilm", "hash"] = "minilm"
+    recall_n: PositiveInt = 40
+    top_k: PositiveInt = 10
+    row_k: PositiveInt = 2
+    source_k: int = Field(1, ge=0)
+    ask: bool = False
+    project: str = "offline"
+    select: str = "offline"
+    sufficiency: str = "offline"
+    answer: str = "offline"
+    judge: str = "offline"
+
+
+class SFTSection(Section):
+    epochs: PositiveInt = 10
+    lr: PositiveFloat = 1e-5
+    weight_decay: float = Field(0.01, ge=0)
+    batch_size: PositiveInt = 8  # examples an optimizer step
+    max_grad_norm: PositiveFloat = 1.0
+    warmup_steps: int = Field(0, ge=0)
+    micro_batch_tokens: PositiveInt = 8192
+    select: Literal["last", "phi"] = "last"  # phi: the epoch with the best sampled Phi on dev networks
+    init_from: str | None = None  # a checkpoint to continue from; none: model.path
+    keep: PositiveInt = 10
+
+
+class RewardSection(Section):
+    """Weights of Eq. 9 and 18; an ablation sets some to 0."""
+
+    valid: float = Field(0.20, ge=0)
+    mem: float = Field(0.45, ge=0)
+    qa: float = Field(0.35, ge=0)
+    phi: float = Field(0.80, ge=0)
+    chain: float = Field(0.20, ge=0)
+    penalty: float = Field(1.0, ge=0)  # factor on P of Eq. 21
+    gamma: PositiveFloat = 0.95
+
+
+class GRPOSection(Section):
+    init_from: str | None = None  # the SFT checkpoint; none: the one that this run's SFT selected
+    group_size: int = Field(8, ge=2)
+    rounds: PositiveInt = 30
+    networks_per_round: PositiveInt = 1
+    temperature: PositiveFloat = 0.8
+    top_p: PositiveFloat = Field(0.95, le=1)
+    max_new_tokens: PositiveInt = 2048
+    lr: PositiveFloat = 1e-6
+    weight_decay: float = Field(0.0, ge=0)
+    epochs: PositiveInt = 2
+    clip: PositiveFloat = 0.20
+    beta: float = Field(0.10, ge=0)
+    kl_gate: PositiveFloat = 0.02
+    max_grad_norm: PositiveFloat = 1.0
+    micro_batch_tokens: PositiveInt = 8192
+    reward: RewardSection = RewardSection()
+    eval_every: int = Field(0, ge=0)  # rounds between evaluations on dev networks; 0: never
+    save_every: PositiveInt = 1
+    keep: PositiveInt = 2
+
+
+class EngineSection(Section):
+    name: Literal["hf", "replay"] = "hf"
+    max_batch: PositiveInt = 64
+
+
+class EvalSection(Section):
+    side: Literal["dev", "test"] = "test"
+    seeds: PositiveInt = 1
+    temperature: float = Field(0.8, ge=0)
+    top_p: PositiveFloat = Field(0.95, le=1)
+    max_new_tokens: PositiveInt = 2048
+    limit: PositiveInt | None = None  # the first n networks of the side
+
+
+class Recipe(Section):
+    run: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = 0
+    checkpoints: str = "checkpoints"
+    precision: Precision = "bf16"
+    model: ModelSection
+    data: DataSection
+    writer: WriterSection = WriterSection()
+    pipeline: PipelineSection = PipelineSection()
+    sft: SFTSection = SFTSection()
+    grpo: GRPOSection = GRPOSection()
+    engine: EngineSection = EngineSection()
+    eval: EvalSection = EvalSection()
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.checkpoints) / self.run
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_yaml(self) -> str:
+        return OmegaConf.to_yaml(OmegaConf.create(self.model_dump()))
+
+
+def keys(model: type[BaseModel] = Recipe, prefix: str = "") -> Iterator[str]:
+    """Every dotted key that a recipe may hold."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from keys(kind, f"{prefix}{name}.")
+
+
+def find(name: str) -> Path:
+    """A recipe file: a path, or the name of a bundled one (`recipes/tiny.yaml`, `tiny`)."""
+    path = Path(name)
+    bundled = files("recipes") / (path.name if path.suffix else f"{path.name}.yaml")
+    if path.is_file():
+        return path
+    if bundled.is_file():
+        return Path(str(bundled))
+    have = ", ".join(sorted(item.name for item in files("recipes").iterdir() if item.name.endswith(".yaml")))
+    raise RecipeError(f"no recipe {name!r}: neither a file nor one of the bundled ones ({have})")
+
+
+def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and apply `key=value` overrides. Raises RecipeError with the file, the key and the nearest match."""
+    path = find(name)
+    try:
+        config = OmegaConf.load(path)
+        if not OmegaConf.is_dict(config):
+            raise RecipeError(f"{path}: a recipe is a mapping of keys to values, not {type(config).__name__}")
+        for override in overrides:
+            if "=" not in override or override.startswith("-"):
+                raise RecipeError(f"override {override!r}: write key=value, for example grpo.rounds=2")
+        values = OmegaConf.to_container(OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides))), resolve=True)
+    except (OmegaConfBaseException, OSError, ValueError) as error:
+        if isinstance(error, RecipeError):
+            raise
+        raise RecipeError(f"{path}: cannot be read as YAML: {error}") from error
+    except Exception as error:  # PyYAML's errors share no public base with the others
+        if type(error).__module__.startswith("yaml"):
+            raise RecipeError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+        raise
+    return check(values, str(path))
+
+
+def check(values: Any, where: str) -> Recipe:
+    """Validate the values of a recipe; one paragraph for all that does not fit."""
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        known = list(keys())
+        problems = []
+        for item in error.errors():
+            key = ".".join(str(part) for part in item["loc"])
+            if item["type"] == "extra_forbidden":
+                near = difflib.get_close_matches(key, known, n=1, cutoff=0.5) or difflib.get_close_matches(
+                    key.rsplit(".", 1)[-1], [one.rsplit(".", 1)[-1] for one in known], n=1, cutoff=0.5
+                )
+                problems.append(f"unknown key `{key}`" + (f" (did you mean `{near[0]}`?)" if near else ""))
+            elif item["type"] == "missing":
+                problems.append(f"`{key}` is missing")
+            else:
+                problems.append(f"`{key}`: {item['msg']}, got {item['input']!r}")
+        raise RecipeError(f"{where}: " + "; ".join(problems)) from error
