@@ -64,6 +64,7 @@ def execute(state: State, attempts: Sequence[object], segment: Segment, support:
     draft = state.clone()  # what later actions of the same output see
     for index, attempt in enumerate(attempts):
         action = read_action(attempt, segment.roster)
+        write: Add | Update | None
         if isinstance(action, Rejection):
             rescued = _as_add(attempt, segment.roster)
             write = rescued if rescued is not None and rescued.key not in seen else None
