@@ -57,7 +57,7 @@ class WriterPrompt:
         self.hash: str = hashlib.sha256("\0".join([style, *texts]).encode()).hexdigest()
         self._system = texts[0].strip() if style == "full" else ""
         self._user = Template(texts[-1].strip())
-        added = {token.content: number for number, token in tokenizer.added_tokens_decoder.items()}
+        added = {token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
         added |= dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
         self._added_ids = frozenset(added.values())
         names = sorted((name for name in added if name.strip()), key=len, reverse=True)
@@ -92,7 +92,7 @@ class WriterPrompt:
         return text
 
     def safe(self, text: str) -> str:
-        """The text with every spelling of an added or special token broken by a space."""
+        """The text with every spelling of a special token broken by a space."""
         while self._added.search(text):
             text = self._added.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
         return text
