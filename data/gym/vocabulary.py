@@ -7,10 +7,25 @@ import random
 
 from data.gym.config import Split
 
-ATTRIBUTES = ("locker", "desk", "pet", "city", "tea", "team", "project", "bike", "street", "snack", "band", "room", "boat", "code")
+ATTRIBUTES = (
+    "locker",
+    "desk",
+    "pet",
+    "city",
+    "tea",
+    "team",
+    "project",
+    "bike",
+    "street",
+    "snack",
+    "band",
+    "room",
+    "boat",
+    "code",
+)
 TOPICS = ("picnic", "hike", "quiz", "concert", "dinner", "trip", "tournament", "workshop", "party", "festival")
 CUSTOMS = ("lunch", "cleaning", "birthdays", "parking", "deliveries", "goodbyes")
-RELATIONS = ("cousin", "neighbour", "roommate", "classmate", "twin", "rival", "landlord", "mentor")
+RELATIONS = ("cousin", "neighbour", "roommate", "classmate", "twin", "rival", "partner", "teammate")
 # noun of the usual thing -> (past, present): a habit is told by its verb and recorded by its noun
 HABITS = {
     "drink": ("drank", "drink"),
@@ -21,7 +36,7 @@ HABITS = {
     "game": ("played", "play"),
 }
 
-_ONSETS = "b d f g k l m n p r s t v z br dr gr kl pl tr sk st".split()
+_ONSETS = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "br", "dr", "gr", "kl", "pl", "tr", "sk", "st"]
 _VOWELS = "aiou"  # without e no generated word is an English function word
 _CODAS = ("", "", "k", "l", "m", "n", "r")
 

@@ -68,7 +68,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     ),
     "relation": (
         "{other} is my {value} by the way",
-        "fun fact, {other} and me, we are {value} to each other",
+        "fun fact, {other} and me are {value}s",
         "few people know that {other} is my {value}",
         "you know {other}? that is my {value}",
     ),
@@ -98,7 +98,7 @@ CHANGE: dict[str, tuple[str, ...]] = {
         "these days {owner} always takes {value} as {noun}, not {old}",
     ),
     "norm": ("we all moved from {old} to {value} for {noun}", "since monday everyone does {value} for {noun}"),
-    "relation": ("{other} is my {value} now, not just my {old}", "{other} and me, no longer {old}, now {value}"),
+    "relation": ("{other} is my {value} now, not just my {old}", "{other} and me, no longer {old}s, now {value}s"),
 }
 
 STANCE: dict[str, tuple[str, ...]] = {
@@ -167,7 +167,11 @@ TOPIC_LURES = (
     "{other}, are you for or against the {noun}?",
     "imagine me at the {noun}, haha",
 )
-ONCE = ("{other} {past} {value} today for a change", "just {past} {value} for the first time", "{other} {past} {value} once, years ago")
+ONCE = (
+    "{other} {past} {value} today for a change",
+    "just {past} {value} for the first time",
+    "{other} {past} {value} once, years ago",
+)
 REPEAT = {
     "fact": ("yes, my {noun} is still {value}", "as i said, {value} is my {noun}", "no news, {noun} {value} as before"),
     "vote": ("still {value} from me for the {noun}",),
