@@ -15,10 +15,10 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 class GymConfig:
     """Sizes are inclusive (least, most) pairs; weights are relative; shares are in 0..1.
 
-    `update`: events that revise a known slot, where one can be revised. `elliptic`: events told over two messages, so
+    `update`: events that revise a known slot, once there is one. `elliptic`: facts and reports told over two messages, so
     that the second is understood only with the first. `quiet`: segments without any event (gold NOOP). `distractors`:
-    messages that deserve no record. `lures`: distractors that mention attributes and values, or repeat known facts;
-    the others are small talk. `conflict`: reports that contradict another person's report.
+    messages that deserve no record, drawn for each message. `lures`: distractors that mention attributes and values,
+    or repeat what is known; the others are small talk. `conflict`: reports that contradict another person's report.
     """
 
     members: tuple[int, int] = (3, 5)
@@ -35,10 +35,10 @@ class GymConfig:
     relation: float = 0.8
     update: float = 0.35
     elliptic: float = 0.25
-    quiet: float = 0.1
+    quiet: float = 0.05
     distractors: float = 0.5
     lures: float = 0.7
-    conflict: float = 0.25
+    conflict: float = 0.35
 
     def __post_init__(self) -> None:
         for name, least in (("members", 2), ("segments", 1), ("messages", 2), ("questions", 1)):

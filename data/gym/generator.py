@@ -49,30 +49,24 @@ def networks(config: GymConfig, split: Split, seed: int, count: int) -> Iterator
 
 
 def _segment(story: Story) -> list[Block]:
-    """Blocks of one segment in shuffled order: events up to their share, then distractors."""
+    """Blocks of one segment in shuffled order: events for the messages that are not to distract, then distractors."""
     rng, config = story.rng, story.config
     story.open_segment()
     length = rng.randint(*config.messages)
-    wanted = 0 if rng.random() < config.quiet else _rounded(rng, length * (1 - config.distractors))
+    quiet = rng.random() < config.quiet
+    wanted = 0 if quiet else sum(rng.random() >= config.distractors for _ in range(length))
     blocks: list[Block] = []
     for _ in range(ATTEMPTS):
-        if (
-            sum(len(block.lines) for block in blocks) >= wanted
-            or sum(len(block.writes) for block in blocks) >= MOST_ACTIONS - 1
-        ):
+        room = MOST_ACTIONS - sum(len(block.writes) for block in blocks)
+        if room == 0 or sum(len(block.lines) for block in blocks) >= wanted:
             break
-        block = story.event()
+        block = story.event(room)
         if block is not None:
             blocks.append(block)
     while sum(len(block.lines) for block in blocks) < length:
         blocks.append(story.distractor())
     rng.shuffle(blocks)
     return blocks
-
-
-def _rounded(rng: random.Random, amount: float) -> int:
-    """`amount` rounded at random, so that its mean is kept."""
-    return int(amount) + (rng.random() < amount % 1)
 
 
 def _messages(

@@ -10,7 +10,7 @@ from data.gym.vocabulary import ATTRIBUTES, CUSTOMS, HABITS, RELATIONS, TOPICS, 
 from data.gym.world import Block, Line, Slot, Write
 from data.network import GROUP
 
-NOUNS = 6  # attributes a network talks about: few, so that members share them
+NOUNS = 5  # attributes a network talks about: few, so that members share them
 HOT = 2  # topics that members take sides on
 
 
@@ -32,19 +32,20 @@ class Story:
 
     # -- events ------------------------------------------------------------------------------------------------
 
-    def event(self) -> Block | None:
-        """A block that writes one record (a norm may bring its exception), or None where nothing of the drawn kind
-        is left to tell."""
-        kind = self.rng.choices(EVENTS, weights=[self.config.weights[name] for name in EVENTS])[0]
-        revisable = [slot for slot in self.slots if slot.kind == kind and slot.nodes and slot not in self.touched]
+    def event(self, room: int) -> Block | None:
+        """A block that writes one record (a norm may bring its exception where there is room for two), or None where
+        nothing of the drawn kind is left to tell."""
+        weights = self.config.weights
+        revisable = [slot for slot in self.slots if weights.get(slot.kind) and slot.nodes and slot not in self.touched]
         if revisable and self.rng.random() < self.config.update:
             return self._told(self.rng.choice(revisable))
+        kind = self.rng.choices(EVENTS, weights=[weights[name] for name in EVENTS])[0]
         slot = self._new(kind)
         if slot is None:
             return None
         block = self._told(slot)
         self.slots.append(slot)
-        return self._with_exception(block) if kind == "norm" else block
+        return self._with_exception(block) if kind == "norm" and room > 1 else block
 
     def _new(self, kind: str) -> Slot | None:
         speaker = self.rng.choice(self.names)
@@ -146,8 +147,7 @@ class Story:
         kind = rng.choices(("attribute", "topic", "once", "repeat"), weights=(4, 2, 1, 3))[0]
         known = [slot for slot in self.slots if slot.kind in wording.REPEAT and slot.nodes and slot not in self.touched]
         if kind == "repeat" and known:
-            slot = rng.choice(known)
-            return Block((Line(slot.nodes[-1].speaker, self._fill(rng.choice(wording.REPEAT[slot.kind]), slot, slot.value)),))
+            return self._repeat(rng.choice(known))
         if kind == "once":
             past, present = rng.choice(tuple(HABITS.values()))
             text = rng.choice(wording.ONCE).format(past=past, present=present, **fields)
@@ -156,6 +156,14 @@ class Story:
         else:
             text = rng.choice(wording.LURES).format(noun=rng.choice(self.nouns), **fields)
         return Block((Line(speaker, self._dress(text)),))
+
+    def _repeat(self, slot: Slot) -> Block:
+        """The current value of a slot, told again by who told it last."""
+        speaker = slot.nodes[-1].speaker
+        if slot.kind == "fact" and self.rng.random() < self.config.elliptic:
+            first, second = (self._fill(text, slot, slot.value) for text in self.rng.choice(wording.ASKED_REPEAT))
+            return Block((Line(self._another(speaker), first), Line(speaker, second, reply=True)))
+        return Block((Line(speaker, self._fill(self.rng.choice(wording.REPEAT[slot.kind]), slot, slot.value)),))
 
     # -- words -------------------------------------------------------------------------------------------------
 

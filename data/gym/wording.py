@@ -177,7 +177,12 @@ REPEAT = {
     "vote": ("still {value} from me for the {noun}",),
     "report": ("like i said, {owner} has {value} as {noun}",),
     "decision": ("reminder: {value} for the {noun}, as decided",),
+    "stance": ("my mind on the {noun} has not changed", "same feelings about the {noun} as before"),
 }
+ASKED_REPEAT = (
+    ("{owner}, is your {noun} still {value}?", "yes, {value} as always"),
+    ("{owner}, same {noun} as before?", "yep, still {value}"),
+)
 SMALL_TALK = (
     "good morning everyone",
     "haha that made my day",

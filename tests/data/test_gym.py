@@ -239,7 +239,7 @@ def test_members_share_attributes_and_topics_so_that_ownership_matters(sample):
         adds = [step for steps in teacher.segments for step in steps if step.action == "ADD" and "'s " in step.content]
         nouns = Counter(re.sub(r"^\w+'s | is \w+$", "", step.content) for step in adds)
         contested += any(number > 1 for number in nouns.values())
-    assert contested > 0.6 * len(sample)
+    assert contested > 0.5 * len(sample)
 
 
 @pytest.mark.parametrize(
