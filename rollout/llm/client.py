@@ -7,15 +7,15 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rollout.llm.accounting import Accounting
 from rollout.llm.cache import Reply, ReplyCache, content_key
 from rollout.llm.errors import MissingKind, MissingReply, SetupError, Unparsable
-from rollout.llm.provider import Answered, Call, Transient, priced, send
+from rollout.llm.provider import Answered, ChatCall, Transient, priced, send
 
 T = TypeVar("T")
-Send = Callable[[Call, float], Awaitable[Answered]]
+Send = Callable[[ChatCall, float], Awaitable[Answered]]
 ROUND_TRIPS = frozenset({MissingKind.EMPTY, MissingKind.UNPARSABLE})  # may come out better when asked again
 
 
@@ -41,6 +41,17 @@ class ClientConfig:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """A usable reply as its reader understood it, and what it took; a cached or shared one took nothing."""
+
+    value: T
+    cached: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    attempts: int = 0
+
+
 class Client:
     """Calls models. A usable reply is cached by the content of its request; a missing one never is.
 
@@ -54,10 +65,14 @@ class Client:
         self._send = send
         self._loop: asyncio.AbstractEventLoop | None = None
         self._gate = asyncio.Semaphore(config.concurrency)
-        self._flights: dict[str, asyncio.Future[Reply]] = {}
+        self._flights: dict[str, asyncio.Future[tuple[Reply, int]]] = {}
 
-    async def ask(self, call: Call, read: Callable[[str], T]) -> T:
-        """The reply to a call, as `read` understands its text (`read` raises Unparsable).
+    async def ask(self, call: ChatCall, read: Callable[[str], T]) -> T:
+        """The reply to a call, as `read` understands its text (`read` raises Unparsable); errors as `exchange`."""
+        return (await self.exchange(call, read)).value
+
+    async def exchange(self, call: ChatCall, read: Callable[[str], T]) -> Outcome[T]:
+        """The same with what it took.
 
         Errors: MissingReply where no usable reply came within the retries, BudgetExceeded at a cap, SetupError where
         the call can never work.
@@ -74,8 +89,8 @@ class Client:
                     self._cache.drop(key)
                 else:
                     use.cached += 1
-                    return value
-            return read((await self._shared(call, key, read)).text)
+                    return Outcome(value, cached=True)
+            return await self._shared(call, key, read)
         except Unparsable as error:
             missing = MissingReply(MissingKind.UNPARSABLE, call.stage, str(error))
             use.missing[missing.kind] += 1
@@ -84,19 +99,22 @@ class Client:
             use.missing[missing.kind] += 1
             raise
 
-    async def _shared(self, call: Call, key: str, read: Callable[[str], Any]) -> Reply:
+    async def _shared(self, call: ChatCall, key: str, read: Callable[[str], T]) -> Outcome[T]:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # a new `run`: gates and futures belong to one loop
             self._loop, self._gate, self._flights = loop, asyncio.Semaphore(self.config.concurrency), {}
         flight = self._flights.get(key)
         if flight is not None:
             self.accounting.stage(call.stage).shared += 1
-            return await asyncio.shield(flight)
+            reply, _ = await asyncio.shield(flight)
+            return Outcome(read(reply.text), cached=True)
         flight = self._flights[key] = asyncio.ensure_future(self._attempts(call, key, read))
         flight.add_done_callback(lambda _: self._flights.pop(key, None))
-        return await flight
+        reply, attempts = await asyncio.shield(flight)  # one waiter's cancellation is not the others'
+        return Outcome(read(reply.text), False, reply.prompt_tokens, reply.completion_tokens, attempts)
 
-    async def _attempts(self, call: Call, key: str, read: Callable[[str], Any]) -> Reply:
+    async def _attempts(self, call: ChatCall, key: str, read: Callable[[str], Any]) -> tuple[Reply, int]:
+        """The first usable reply and the number of the attempt that brought it."""
         if self.config.budget_usd is not None and call.api_base is None and not priced(call.model):
             raise SetupError(
                 f"{call.stage}: no price is known for {call.model!r}, so a cap in USD cannot hold; set budget_tokens instead"
@@ -122,12 +140,12 @@ class Client:
                     raise
             else:
                 self._cache.put(key, reply)
-                return reply
+                return reply, attempt + 1
             use.retries += 1
             await asyncio.sleep(wait)  # outside the gate: others go on
         raise AssertionError("the last attempt returns or raises")
 
-    def _usable(self, call: Call, answered: Answered, read: Callable[[str], Any]) -> Reply:
+    def _usable(self, call: ChatCall, answered: Answered, read: Callable[[str], Any]) -> Reply:
         """The reply, if it is one that may be cached and scored; else MissingReply."""
         if answered.refusal:
             raise MissingReply(MissingKind.REFUSAL, call.stage, "the model declined or a content filter stopped it")

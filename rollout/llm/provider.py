@@ -17,7 +17,7 @@ DETAIL = 300  # characters of a provider's error text that are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ChatCall:
     """One request. `model` is litellm's name (`provider/model`); `schema` a JSON schema the reply must follow, as
     canonical JSON ("" for free text); `api_base` the URL of an OpenAI-compatible server of one's own."""
 
@@ -90,7 +90,7 @@ def priced(model: str) -> bool:
     return True
 
 
-async def send(call: Call, deadline: float) -> Answered:
+async def send(call: ChatCall, deadline: float) -> Answered:
     """One attempt through litellm within `deadline` seconds.
 
     Errors: Transient (worth a retry), MissingReply (refusal or a rejected request), SetupError (can never work).
@@ -122,7 +122,7 @@ async def send(call: Call, deadline: float) -> Answered:
     return _answered(litellm, call, response)
 
 
-def _typed(litellm: Any, call: Call, error: Exception) -> Exception:
+def _typed(litellm: Any, call: ChatCall, error: Exception) -> Exception:
     detail = redact(f"{type(error).__name__}: {error}")
     errors = litellm.exceptions
     if isinstance(error, (errors.AuthenticationError, errors.PermissionDeniedError, errors.NotFoundError)):
@@ -149,7 +149,7 @@ def _seconds(value: str | None) -> float | None:
         return None
 
 
-def _answered(litellm: Any, call: Call, response: Any) -> Answered:
+def _answered(litellm: Any, call: ChatCall, response: Any) -> Answered:
     choices = getattr(response, "choices", None)
     if not choices:
         raise Transient("the server's reply holds no choices")

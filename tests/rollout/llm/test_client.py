@@ -13,22 +13,22 @@ from rollout.llm.accounting import Accounting
 from rollout.llm.cache import Reply, ReplyCache, content_key
 from rollout.llm.client import Client, ClientConfig, run
 from rollout.llm.errors import BudgetExceeded, MissingKind, MissingReply, SetupError
-from rollout.llm.provider import LOCAL_KEY, Answered, Call, Transient, redact
+from rollout.llm.provider import LOCAL_KEY, Answered, ChatCall, Transient, redact
 from rollout.llm.reply import json_object, verdict
 from tests.rollout.llm.server import ChatServer, Turn
 
 FAST = {"deadline": 5.0, "retries": 2, "backoff": 0.001}
 
 
-def make_call(server: ChatServer, text: str = "hello", **more: Any) -> Call:
-    return Call("judge", "openai/tiny", (("user", text),), api_base=server.base, **more)
+def make_call(server: ChatServer, text: str = "hello", **more: Any) -> ChatCall:
+    return ChatCall("judge", "openai/tiny", (("user", text),), api_base=server.base, **more)
 
 
-def ask(client: Client, call: Call, read: Any = str) -> Any:
+def ask(client: Client, call: ChatCall, read: Any = str) -> Any:
     return run(client.ask(call, read))
 
 
-def missing(client: Client, call: Call, read: Any = str) -> MissingReply:
+def missing(client: Client, call: ChatCall, read: Any = str) -> MissingReply:
     with pytest.raises(MissingReply) as caught:
         ask(client, call, read)
     return caught.value
@@ -48,20 +48,20 @@ def test_a_reply_comes_back_is_counted_and_then_costs_nothing(tmp_path: Path) ->
 
 
 def test_every_part_of_a_request_is_in_its_key() -> None:
-    base = Call("judge", "openai/a", (("system", "s"), ("user", "u")))
+    base = ChatCall("judge", "openai/a", (("system", "s"), ("user", "u")))
     others = [
-        Call("judge", "openai/b", base.messages),
-        Call("judge", "openai/a", (("system", "s"), ("user", "u "))),
-        Call("judge", "openai/a", (("user", "s"), ("user", "u"))),
-        Call("judge", "openai/a", base.messages, max_tokens=9),
-        Call("judge", "openai/a", base.messages, temperature=0.5),
-        Call("judge", "openai/a", base.messages, seed=1),
-        Call("judge", "openai/a", base.messages, schema="{}"),
-        Call("judge", "openai/a", base.messages, api_base="http://127.0.0.1:1/v1"),
+        ChatCall("judge", "openai/b", base.messages),
+        ChatCall("judge", "openai/a", (("system", "s"), ("user", "u "))),
+        ChatCall("judge", "openai/a", (("user", "s"), ("user", "u"))),
+        ChatCall("judge", "openai/a", base.messages, max_tokens=9),
+        ChatCall("judge", "openai/a", base.messages, temperature=0.5),
+        ChatCall("judge", "openai/a", base.messages, seed=1),
+        ChatCall("judge", "openai/a", base.messages, schema="{}"),
+        ChatCall("judge", "openai/a", base.messages, api_base="http://127.0.0.1:1/v1"),
     ]
     keys = [content_key(one.content()) for one in (base, *others)]
     assert len(set(keys)) == len(keys)
-    assert content_key(Call("answer", "openai/a", base.messages).content()) == keys[0]
+    assert content_key(ChatCall("answer", "openai/a", base.messages).content()) == keys[0]
 
 
 def test_a_schema_reaches_the_server() -> None:
@@ -130,7 +130,7 @@ def test_a_server_that_hangs_ends_by_the_deadline() -> None:
 
 def test_no_server_at_all_is_an_outage_and_a_refused_key_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(ClientConfig(**FAST))
-    gone = Call("answer", "openai/tiny", (("user", "x"),), api_base="http://127.0.0.1:9/v1")
+    gone = ChatCall("answer", "openai/tiny", (("user", "x"),), api_base="http://127.0.0.1:9/v1")
     assert missing(client, gone).kind is MissingKind.OUTAGE
     monkeypatch.setenv(LOCAL_KEY, "very-secret-value")
     refusal = {"error": {"message": "Incorrect API key provided: very-secret-value", "type": "invalid_request_error"}}
@@ -157,11 +157,11 @@ def test_retry_after_is_waited_for_and_backoff_doubles(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("rollout.llm.client.asyncio.sleep", no_sleep)
 
-    async def send(call: Call, deadline: float) -> Answered:
+    async def send(call: ChatCall, deadline: float) -> Answered:
         raise Transient("busy", 7.0 if len(waits) == 0 else None)
 
     client = Client(ClientConfig(retries=3, backoff=1.0), send)
-    assert missing(client, Call("judge", "m", (("user", "x"),), api_base="here")).kind is MissingKind.OUTAGE
+    assert missing(client, ChatCall("judge", "m", (("user", "x"),), api_base="here")).kind is MissingKind.OUTAGE
     assert waits[0] == 7.0 and waits[2] == 2 * waits[1] and 1.0 <= waits[1] <= 3.0
 
 
@@ -192,16 +192,16 @@ def test_the_cap_stops_cleanly_and_the_next_run_goes_on_from_the_cache(tmp_path:
 
 
 def test_a_usd_cap_needs_a_price_and_counts_it() -> None:
-    async def send(call: Call, deadline: float) -> Answered:
+    async def send(call: ChatCall, deadline: float) -> Answered:
         return Answered(Reply("hi", 10, 10), "stop", cost_usd=0.4)
 
     client = Client(ClientConfig(budget_usd=1.0), send)
     with pytest.raises(SetupError, match="budget_tokens"):
-        ask(client, Call("judge", "openai/no-such-model-here", (("user", "x"),)))
+        ask(client, ChatCall("judge", "openai/no-such-model-here", (("user", "x"),)))
     for i in range(3):
-        ask(client, Call("judge", "gpt-4o-mini", (("user", str(i)),)))
+        ask(client, ChatCall("judge", "gpt-4o-mini", (("user", str(i)),)))
     with pytest.raises(BudgetExceeded):
-        ask(client, Call("judge", "gpt-4o-mini", (("user", "more"),)))
+        ask(client, ChatCall("judge", "gpt-4o-mini", (("user", "more"),)))
     assert client.accounting.cost_usd == pytest.approx(1.2)
 
 
