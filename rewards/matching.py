@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from rewards.text import AUTOJUNK_LENGTH, Text, blend, read, sequence_ratio, token_f1
+from rewards.text import Text, blend, read, sequence_ratio, token_f1
 
 THRESHOLD = 0.50  # of Eq. 14, and of chain edges
 
@@ -61,9 +61,9 @@ class Matcher:
         known = self._bars.get(key)
         if known is None:
             a, b = self.text(predicted), self.text(reference)
-            # One text against itself is 1 without a search, but only where autojunk cannot empty it.
-            alike = a.joined == b.joined and len(b.joined) < AUTOJUNK_LENGTH
-            known = self._bars[key] = blend(token_f1(a, b), 1.0 if alike else sequence_ratio(a, b))
+            # A text against itself is one block from end to end, under autojunk too: no search is needed.
+            ratio = 1.0 if a.joined == b.joined else sequence_ratio(a, b)
+            known = self._bars[key] = blend(token_f1(a, b), ratio)
         return known
 
     def ceiling(self, predicted: str, reference: str) -> float:
