@@ -1,0 +1,227 @@
+"""Checkpoints: a Hugging Face folder that anything can load, with what training needs to go on beside it.
+
+    round-0007/
+      config.json generation_config.json model.safetensors tokenizer.json chat_template.jinja ...
+      trainer/
+        state.json             what the caller put in: round, recipe, pipeline id, ...
+        optimizer.safetensors  moments, one tensor `<parameter index>.<name>` each
+        optimizer.json scheduler.json rng.json rng.safetensors
+      manifest.json            bytes and sha256 of every other file
+
+A checkpoint is written under a temporary name, synced to disk and renamed, so a folder without a leading dot is whole; the
+manifest tells where a disk or a copy damaged it later. No pickle anywhere. Under several processes rank 0 alone saves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from data.network import DataError
+from writer_rl.policy import Policy, load_policy
+
+MANIFEST = "manifest.json"
+TRAINER = "trainer"
+BLOCK = 1 << 20
+
+
+class CheckpointError(DataError):
+    """A checkpoint that is torn, damaged, or another model's."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint. `state` is what the caller of `save` put in."""
+
+    folder: Path
+    policy: Policy
+    state: dict[str, Any]
+
+
+def save(
+    folder: Path,
+    policy: Policy,
+    optimizer: Optimizer | None = None,
+    scheduler: LRScheduler | None = None,
+    state: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a checkpoint whole or not at all; one of the same name is replaced. `state` must be JSON.
+
+    An OSError (a full disk) leaves whatever stood under the name, and no rubbish.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = folder.parent / f".{folder.name}.tmp"
+    shutil.rmtree(made, ignore_errors=True)  # of a save that was killed
+    try:
+        policy.model.save_pretrained(made)
+        policy.tokenizer.save_pretrained(made)
+        _save_trainer(made / TRAINER, optimizer, scheduler, dict(state or {}))
+        files = {path.relative_to(made).as_posix(): _fingerprint(path) for path in _files(made)}
+        _write_json(made / MANIFEST, {"files": files})
+        for path in [*_files(made), made / TRAINER, made]:
+            _sync(path)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    _rename_over(made, folder)
+
+
+def load(folder: Path, dtype: str = "float32") -> Checkpoint:
+    """The policy and the caller's state, after every file was checked. Raises CheckpointError (or PolicyError)."""
+    verify(folder)
+    return Checkpoint(folder, load_policy(folder, dtype), _read_json(folder / TRAINER / "state.json"))
+
+
+def restore_trainer(folder: Path, optimizer: Optimizer, scheduler: LRScheduler) -> None:
+    """Put moments, step counts and schedule back, bit for bit, and the random states of torch, numpy and Python.
+
+    The optimizer must be built over the same model in the same way. Raises CheckpointError where it is not.
+    """
+    trainer = folder / TRAINER
+    if not (trainer / "optimizer.json").exists() or not (trainer / "scheduler.json").exists():
+        raise CheckpointError(f"{folder}: was saved without its optimizer, so training cannot go on from it; start a new run")
+    shapes = [tuple(parameter.shape) for group in optimizer.param_groups for parameter in group["params"]]
+    moments: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in load_file(trainer / "optimizer.safetensors").items():
+        index, name = key.split(".", 1)
+        moments.setdefault(int(index), {})[name] = tensor
+    groups = _read_json(trainer / "optimizer.json")
+    expected = [len(group["params"]) for group in optimizer.param_groups]
+    found = [len(group["params"]) for group in groups]
+    sized = [(index, tensor) for index, named in moments.items() for tensor in named.values() if tensor.ndim]
+    fits = expected == found and all(tuple(tensor.shape) == shapes[index] for index, tensor in sized)
+    if not fits:
+        raise CheckpointError(
+            f"{folder}: its optimizer state is that of another model or another set of trained parameters (groups of {found} "
+            f"tensors, here {expected}); resume with the recipe that the checkpoint was made with"
+        )
+    optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    scheduler.load_state_dict(_read_json(trainer / "scheduler.json"))
+    _restore_rng(trainer)
+
+
+def verify(folder: Path) -> None:
+    """Raise CheckpointError unless every file of the manifest is there with its bytes."""
+    if not (folder / MANIFEST).is_file():
+        raise CheckpointError(f"{folder}: is not a whole checkpoint ({MANIFEST} is missing); use an earlier one")
+    try:
+        files = json.loads((folder / MANIFEST).read_text("utf-8"))["files"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{folder}: {MANIFEST} is damaged ({error}); use an earlier checkpoint") from error
+    for name, fingerprint in files.items():
+        path = folder / name
+        if not path.is_file() or _fingerprint(path) != fingerprint:
+            state = "is not what was written" if path.is_file() else "is missing"
+            raise CheckpointError(f"{folder}: {name} {state}: the checkpoint is damaged; use an earlier one")
+
+
+def latest(run_dir: Path) -> Path | None:
+    """The whole checkpoint with the highest number, or None. A damaged one is passed over with a warning."""
+    for folder in reversed(_numbered(run_dir)):
+        try:
+            verify(folder)
+        except CheckpointError as error:
+            warnings.warn(f"passed over: {error}", stacklevel=2)
+        else:
+            return folder
+    return None
+
+
+def keep_last(run_dir: Path, count: int, spare: Collection[str] = ()) -> None:
+    """Delete all numbered checkpoints but the last `count` and those named in `spare` (the best one)."""
+    folders = [folder for folder in _numbered(run_dir) if folder.name not in spare]
+    for folder in folders[: max(0, len(folders) - count)]:
+        shutil.rmtree(folder)
+
+
+def _numbered(run_dir: Path) -> list[Path]:
+    """Folders whose name ends in a number (round-0007, epoch-3), in the order of the numbers."""
+    found = [(re.fullmatch(r"[^.].*?(\d+)", path.name), path) for path in run_dir.glob("*") if path.is_dir()]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
+
+
+def _save_trainer(trainer: Path, optimizer: Optimizer | None, scheduler: LRScheduler | None, state: dict[str, Any]) -> None:
+    trainer.mkdir()
+    _write_json(trainer / "state.json", state)
+    if optimizer is not None:
+        whole = optimizer.state_dict()
+        moments = {
+            f"{index}.{name}": tensor.detach().cpu().contiguous()
+            for index, named in whole["state"].items()
+            for name, tensor in named.items()
+        }
+        save_file(moments, trainer / "optimizer.safetensors")
+        _write_json(trainer / "optimizer.json", whole["param_groups"])
+    if scheduler is not None:
+        _write_json(trainer / "scheduler.json", scheduler.state_dict())
+    tensors = {"torch": torch.get_rng_state()}
+    tensors |= {f"cuda.{index}": rng for index, rng in enumerate(torch.cuda.get_rng_state_all())}
+    save_file(tensors, trainer / "rng.safetensors")
+    name, keys, *rest = cast(tuple[Any, ...], np.random.get_state(legacy=True))
+    _write_json(trainer / "rng.json", {"python": random.getstate(), "numpy": [name, keys.tolist(), *rest]})
+
+
+def _restore_rng(trainer: Path) -> None:
+    tensors = load_file(trainer / "rng.safetensors")
+    torch.set_rng_state(tensors.pop("torch"))
+    if len(tensors) == torch.cuda.device_count():  # another machine: its generators start anew
+        torch.cuda.set_rng_state_all([tensors[f"cuda.{index}"] for index in range(len(tensors))])
+    states = _read_json(trainer / "rng.json")
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, *rest = states["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
+
+
+def _rename_over(made: Path, folder: Path) -> None:
+    """A folder cannot be renamed over another one that is not empty, so the old one steps aside first."""
+    aside = folder.parent / f".{folder.name}.old"
+    shutil.rmtree(aside, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, aside)
+    os.replace(made, folder)
+    _sync(folder.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), "utf-8")
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))

@@ -1,0 +1,58 @@
+"""Log-probabilities of completion tokens, without ever holding the logits of a whole batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from writer_rl.batches import Batch
+
+CHUNK = 1024  # completion tokens whose logits exist at a time: 0.6 GB in fp32 at V = 151k
+
+
+def completion_logprobs(model: nn.Module, batch: Batch, chunk: int = CHUNK) -> Tensor:
+    """log pi(y_k | x, y_<k) of the untempered policy at every completion token: fp32 [S, K], 0 at padding.
+
+    The head runs on completion tokens only, `chunk` at a time, and a chunk's logits are computed again in the backward
+    pass rather than kept: peak memory does not grow with the prompt nor with K * V. Value and gradient are those of a
+    dense log-softmax. Under autocast the matrix products are in the lower precision, the log-softmax stays in fp32.
+    """
+    decoder, head = decoder_and_head(model)
+    # No attention mask: padding stands right of every real token and attention is causal, so no real token sees it,
+    # and without a mask the fast causal kernels apply.
+    hidden = decoder(input_ids=batch.input_ids, use_cache=False).last_hidden_state  # [S, L, H]
+    rows, steps = batch.mask.nonzero(as_tuple=True)  # [M], [M]: the real completion tokens
+    before = batch.prompt_lengths[rows] - 1 + steps  # the position that predicts each of them
+    flat = _chunked(head, hidden[rows, before], batch.targets[rows, steps], chunk)  # [M]
+    return torch.zeros(batch.targets.shape, device=flat.device).index_put((rows, steps), flat)
+
+
+def decoder_and_head(model: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The transformer without its head, and the head: of a Hugging Face causal model, or of one inside a PEFT model."""
+    outer: Any = model
+    causal = outer.get_base_model() if hasattr(outer, "get_base_model") else outer
+    return causal.base_model, causal.get_output_embeddings()
+
+
+def _chunked(head: nn.Module, hidden: Tensor, targets: Tensor, chunk: int) -> Tensor:
+    """[M, H], [M] -> [M]. The last chunk keeps its logits: the backward pass starts with it."""
+    parts = []
+    for start in range(0, len(targets), chunk):
+        piece = slice(start, start + chunk)
+        if torch.is_grad_enabled() and start + chunk < len(targets):
+            recomputed = checkpoint(
+                _head_logprobs, head, hidden[piece], targets[piece], use_reentrant=False, preserve_rng_state=False
+            )
+            assert isinstance(recomputed, Tensor)
+            parts.append(recomputed)
+        else:
+            parts.append(_head_logprobs(head, hidden[piece], targets[piece]))
+    return torch.cat(parts)
+
+
+def _head_logprobs(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
+    return -functional.cross_entropy(head(hidden).float(), targets, reduction="none")
