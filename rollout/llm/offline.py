@@ -41,6 +41,12 @@ _GROUP = re.compile(
     r"\b(?:group(?!\s+chat)|team|everyone|everybody|we|us|our|together|decided|decide|decision|agree|agreed|consensus|norm)\b",
     re.IGNORECASE,
 )
+_VIEWS = "views?|opinions?|impressions?|take|thoughts?|feelings?|assessments?|judge?ments?"
+_THINKS = (
+    "thinks?|thought|says?|said|feels?|felt|believes?|believed|tells?|told|claims?|claimed|mention(?:s|ed)?|report(?:s|ed)?"
+    "|reveal(?:s|ed)?|notes?|noted|notices?|noticed|observes?|observed|sees?|saw|describes?|described|views?|viewed"
+    "|regards?|regarded|calls?|called"
+)
 _FIRST_PERSON = {"i": "{}", "me": "{}", "myself": "{}", "my": "{}'s", "mine": "{}'s"}
 _ABSTAINS = re.compile(
     r"not (?:mentioned|stated|specified|discussed|enough information|in the conversation|available|known)|no information"
@@ -127,12 +133,10 @@ def _relation(text: str, found: Sequence[str]) -> tuple[str | None, list[str]]:
         if re.search(rf"\baccording to {x}(?!\w)|\b(?:in|from) {x}['’]s? (?:view|opinion|words|eyes)\b", plain, re.IGNORECASE):
             return source, others
         for subject in others:
-            y = re.escape(subject)
-            view = rf"{x}['’]s? (?:\w+ )?(?:view|opinion|impression|take|thoughts?|feelings?|assessment|judge?ment)s? (?:of|on|about|towards?|for) {y}"
-            verb = rf"{x} (?:\w+ )?(?:think|thinks|thought|say|says|said|feel|feels|felt|believe|believes|believed|tell|tells|told|claim|claims|claimed|mention|mentions|mentioned|report|reports|reported|reveal|revealed|note|noted|notice|noticed|observe|observed)(?: \w+)? (?:of|about|on|regarding|that)? ?{y}"
-            describe = rf"{x} (?:\w+ )?(?:see|sees|saw|describe|describes|described|view|views|viewed|regard|regards|regarded|call|calls|called) {y}"
-            if re.search(rf"(?<!\w)(?:{view}|{verb}|{describe})(?!\w)", plain, re.IGNORECASE):
-                return source, [name for name in others]
+            about = rf"{x}['’]s? (?:\w+ )?(?:{_VIEWS}) (?:of|on|about|towards?|for) {re.escape(subject)}"
+            thinks = rf"{x} (?:\w+ )?(?:{_THINKS}) (?:\w+ )?(?:(?:of|about|on|regarding|that) )?{re.escape(subject)}"
+            if re.search(rf"(?<!\w)(?:{about}|{thinks})(?!\w)", plain, re.IGNORECASE):
+                return source, others
     return None, []
 
 

@@ -13,18 +13,20 @@ _TOKEN = re.compile(r"[㐀-䶿一-鿿豈-﫿]|(?:(?![㐀-䶿一-鿿豈-﫿])\w)+
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s?(?!\w)")
 _CONTRACTION = re.compile(r"(?<=\w)['’](?=\w)")
 
-STOP = frozenset(
-    """a an the and or but nor so if then than that this these those there here it its he she they them his her hers their
-    theirs him i me my mine myself you your yours we us our ours is am are was were be been being do does did done doing
-    has have had having will would shall should can could may might must of in on at to from for with by about as into
-    onto over under up down out off again also just only very too not no yes now still already currently current today
-    what which who whom whose when where why how all any both each every some such one ones other another same own more
-    most much many thing things get gets got please tell say says said think thinks thought know knows known mention
-    mentioned according change changed changes ever new old before after first earlier earliest originally previously
-    used use initially last latest recent recently im ive id isnt wasnt dont didnt doesnt thats whats lets ok okay well
-    oh hey yeah really actually think maybe""".split()
-)
-CONNECTORS = frozenset("of and the a an in on at to for with by de la le".split())
+_STOP_WORDS = """
+a an the and or but nor so if then than that this these those there here it its he she they them his her hers their
+theirs him i me my mine myself you your yours we us our ours is am are was were be been being do does did done doing has
+have had having will would shall should can could may might must of in on at to from for with by about as into onto over
+under up down out off again also just only very too not no yes now still already currently current today what which who
+whom whose when where why how all any both each every some such one ones other another same own more most much many
+thing things get gets got please tell say says said think thinks thought know knows known mention mentioned according
+change changed changes ever new old before after first earlier earliest originally previously used use initially last
+latest recent recently im ive id isnt wasnt dont didnt doesnt thats whats lets ok okay well oh hey yeah really actually
+maybe
+"""
+_CONNECTORS = "of and the a an in on at to for with by de la le"
+STOP = frozenset(_STOP_WORDS.split())
+CONNECTORS = frozenset(_CONNECTORS.split())
 
 
 @dataclass(frozen=True, slots=True)

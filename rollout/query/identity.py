@@ -1,0 +1,36 @@
+"""The pipeline id: one hash over everything that must not change between two comparable results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import data.memory
+import rollout
+
+# the durable store keeps records, it does not choose them: it is left out
+LEFT_OUT = frozenset({"rollout/memory/store.py", "rollout/memory/migrations.py"})
+
+
+def source_hashes() -> dict[str, str]:
+    """sha256 of every source and prompt file that decides what is remembered, retrieved, answered and judged, by path
+    relative to the project. Line ends are folded, so that a checkout on another platform gives the same id."""
+    memory = Path(data.memory.__path__[0])
+    root = Path(rollout.__path__[0])
+    files = [(f"data/memory/{path.relative_to(memory).as_posix()}", path) for path in memory.rglob("*")]
+    for part in ("memory", "query"):
+        files += [(f"rollout/{path.relative_to(root).as_posix()}", path) for path in (root / part).rglob("*")]
+    files += [(f"rollout/llm/{path.name}", path) for path in (root / "llm").glob("offline*.py")]
+    return {
+        name: hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+        for name, path in sorted(files)
+        if path.suffix in (".py", ".txt") and name not in LEFT_OUT
+    }
+
+
+def pipeline_id(parts: Mapping[str, object]) -> str:
+    """sha256 over the given JSON-able parts and the sources."""
+    whole = json.dumps({**parts, "sources": source_hashes()}, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(whole.encode()).hexdigest()
