@@ -43,8 +43,9 @@ class Member:
 class Roster:
     """The members of a network and the unique name each is called by.
 
-    A name is the label with white space folded; members who share a label (or whose label is a reserved word) get
-    `label (id)`, so that prompts and records tell them apart. Records carry names, messages carry ids.
+    A name is the label with white space folded; members who share a label (or whose label is a reserved word or
+    another member's id) get `label (id)`, so that prompts and records tell them apart. Records carry names, messages
+    carry ids. Errors: an empty or repeated id, an empty label, names that stay alike.
     """
 
     members: tuple[Member, ...]
@@ -57,17 +58,23 @@ class Roster:
             if member.id in seen:
                 raise DataError(f"roster: member id {member.id!r} appears twice; ids must be unique")
             seen.add(member.id)
+        holder: dict[str, str] = {}  # folded name -> member id
+        for member_id, name in self._name_of.items():
+            other = holder.setdefault(fold(name), member_id)
+            if other != member_id:
+                raise DataError(f"roster: members {other!r} and {member_id!r} would both be called {name!r}; change a label")
 
     @cached_property
     def _name_of(self) -> dict[str, str]:
         shared: dict[str, int] = {}
         for member in self.members:
-            shared[fold(member.label)] = shared.get(fold(member.label), 0) + 1
+            for key in {fold(member.label), fold(member.id)}:
+                shared[key] = shared.get(key, 0) + 1
         names = {}
         for member in self.members:
-            label = " ".join(unicodedata.normalize("NFC", member.label).split())
-            unique = shared[fold(label)] == 1 and fold(label) not in RESERVED
-            names[member.id] = label if unique else f"{label} ({member.id})"
+            unique = shared[fold(member.label)] == 1 and fold(member.label) not in RESERVED
+            name = member.label if unique else f"{member.label} ({member.id})"
+            names[member.id] = " ".join(unicodedata.normalize("NFC", name).split())
         return names
 
     @cached_property

@@ -116,10 +116,13 @@ def read_action(attempt: object, roster: Roster) -> Action | Rejection:
         return Rejection(Invalid.MISSING_KEY, f"{kind} lacks {', '.join(missing)}")
     extra = [key for key in attempt if key not in keys]
     if extra:
-        return Rejection(Invalid.EXTRA_KEY, f"{kind} has {', '.join(map(str, extra))}, which it must not have")
+        return Rejection(Invalid.EXTRA_KEY, f"{kind} has {', '.join(map(repr, extra))}, which it must not have")
     wrong = [key for key in keys if not isinstance(attempt[key], str)]
     if wrong:
         return Rejection(Invalid.WRONG_TYPE, f"{kind}: {wrong[0]} must be a string, not {type(attempt[wrong[0]]).__name__}")
+    broken = [key for key in keys if not _is_text(attempt[key])]
+    if broken:
+        return Rejection(Invalid.WRONG_TYPE, f"{kind}: {broken[0]} holds half of a surrogate pair, which is no text")
     if kind == "NOOP":
         return Noop()
     if not attempt["content"].strip():
@@ -127,6 +130,11 @@ def read_action(attempt: object, roster: Roster) -> Action | Rejection:
     if kind == "UPDATE":
         return Update(attempt["entry_id"], attempt["content"])
     return _read_add(attempt, roster)
+
+
+def _is_text(value: str) -> bool:
+    """JSON may escape a lone surrogate; it is a Python str, but no file, database or tokenizer takes it."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _read_add(attempt: dict[str, str], roster: Roster) -> Add | Rejection:
