@@ -16,16 +16,16 @@ def load_networks(name_or_path: str | Path, socialmem_folder: str | Path | None 
     """Networks with their teacher, or None where there is none.
 
     `own`: the five bundled networks. `socialmem`: the networks in `socialmem_folder`, or where fetch put them. Else a
-    path: a JSON file, or a folder of them, or a folder with `networks/` and perhaps `teacher/` in it. A network's
-    teacher is `teacher/<network id>.json` beside the networks, else the bundled one. Errors: nothing there, and
+    path: a JSON file, a folder of them, or a folder that holds such a folder as `networks/`. A network's teacher is
+    `teacher/<network id>.json` beside the folder its file is in, else the bundled one. Errors: nothing there, and
     whatever the files get wrong.
     """
     if name_or_path == "own":
         root = BUNDLED / "own"
     elif name_or_path == "socialmem":
         root = Path(socialmem_folder) if socialmem_folder is not None else default_folder()
-        if not root.exists():
-            raise DataError(f"SocialMemBench networks: no folder {root}; run `{FETCH_COMMAND}`, or name the folder you have")
+        if not root.is_dir() or not any(root.iterdir()):
+            raise DataError(f"SocialMemBench networks: nothing in {root}; run `{FETCH_COMMAND}`, or name the folder you have")
     else:
         root = Path(name_or_path)
         if not root.exists():
@@ -33,14 +33,12 @@ def load_networks(name_or_path: str | Path, socialmem_folder: str | Path | None 
                 f"networks: {str(name_or_path)!r} is neither `own`, `socialmem` nor a file or folder; check the path"
             )
     networks = root / "networks" if (root / "networks").is_dir() else root
-    beside = (root if networks != root else root.parent) / "teacher"
-    places = [beside, BUNDLED / "own" / "teacher", BUNDLED / "socialmem" / "teacher"]
-    return [(network, _teacher(network.id, places)) for network in socialmem.load(networks)]
+    return [(network, _teacher(network)) for network in socialmem.load(networks)]
 
 
-def _teacher(network_id: str, places: list[Path]) -> Teacher | None:
-    for folder in places:
-        file = folder / f"{network_id}.json"
+def _teacher(network: Network) -> Teacher | None:
+    for folder in (Path(network.source).parent.parent, BUNDLED / "own", BUNDLED / "socialmem"):
+        file = folder / "teacher" / f"{network.id}.json"
         if file.is_file():
             return load_teacher(file)
     return None
