@@ -101,6 +101,8 @@ def restore_trainer(folder: Path, optimizer: Optimizer, scheduler: LRScheduler) 
         index, name = key.split(".", 1)
         moments.setdefault(int(index), {})[name] = tensor
     groups = _read_json(trainer / "optimizer.json")
+    for group in groups:
+        group["betas"] = tuple(group["betas"])  # JSON has lists only
     expected = [len(group["params"]) for group in optimizer.param_groups]
     found = [len(group["params"]) for group in groups]
     sized = [(index, tensor) for index, named in moments.items() for tensor in named.values() if tensor.ndim]

@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from rollout.engines.base import RequestKey
-from writer_rl.advantages import Sample
+from writer_rl.advantages import ADVANTAGE_MIN, Sample
 from writer_rl.batches import Batch, micro_batches
 from writer_rl.logprobs import completion_logprobs
 from writer_rl.loss import grpo_token_loss, token_weights
@@ -72,7 +72,7 @@ def update(
     had been computed. A loss or gradient that is not finite is skipped likewise; later epochs would only repeat it. No kept
     sample anywhere: no step. All outcomes are counted in the result, which is the same on every rank.
     """
-    kept = [sample for sample in samples if sample.key in advantages]
+    kept = [sample for sample in samples if abs(advantages.get(sample.key, 0.0)) > ADVANTAGE_MIN]
     total = _kept_total(len(kept), accelerator)
     stats = UpdateStats(kept=total, dropped=_kept_total(len(samples) - len(kept), accelerator))
     if not total:
@@ -136,7 +136,7 @@ def _epoch(
     if epoch.finite and epoch.kl > config.kl_gate:
         epoch = replace(epoch, outcome=Outcome.GATED)
     else:
-        grad_norm = _summed_gradient_norm(model, accelerator, config.max_grad_norm)
+        grad_norm = summed_gradient_norm(model, accelerator, config.max_grad_norm)
         epoch = replace(epoch, grad_norm=grad_norm)
         epoch = replace(epoch, outcome=Outcome.STEPPED if epoch.finite else Outcome.NONFINITE)
     if epoch.outcome is Outcome.STEPPED:
@@ -146,7 +146,7 @@ def _epoch(
     return frozen, epoch
 
 
-def _summed_gradient_norm(model: nn.Module, accelerator: Accelerator, cap: float) -> float:
+def summed_gradient_norm(model: nn.Module, accelerator: Accelerator, cap: float) -> float:
     """Sum gradients over ranks, scale them down to norm `cap`, and return the norm before scaling."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if accelerator.num_processes > 1:
