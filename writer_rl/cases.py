@@ -59,7 +59,9 @@ def load_cases(section: DataSection, side: Side) -> list[Case]:
     if side == "train":
         bare = [network.id for network, teacher in sides["train"] if teacher is None]
         if bare:
-            raise DataError(f"split {section.split}: no teacher trajectory for training network {bare[0]}; write one with writer-rl teach")
+            raise DataError(
+                f"split {section.split}: no teacher trajectory for training network {bare[0]}; write one with writer-rl teach"
+            )
     return [make_case(network, teacher, section.window) for network, teacher in sides[side]]
 
 

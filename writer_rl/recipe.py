@@ -70,14 +70,14 @@ class PipelineSection(Section):
     """The frozen query pipeline (design section 5)."""
 
     embedder: Literal["minilm", "hash"] = "minilm"
-    recall_n: PositiveInt = 40
+    recall: PositiveInt = 40
     top_k: PositiveInt = 10
-    row_k: PositiveInt = 2
+    k: PositiveInt = 2
     source_k: int = Field(1, ge=0)
-    ask: bool = False
-    project: str = "offline"
+    use_ask: bool = False
+    project: str = "offline"  # each role: `offline` or `litellm:MODEL`
     select: str = "offline"
-    sufficiency: str = "offline"
+    ask: str = "offline"
     answer: str = "offline"
     judge: str = "offline"
 
@@ -88,6 +88,7 @@ class SFTSection(Section):
     weight_decay: float = Field(0.01, ge=0)
     batch_size: PositiveInt = 8  # examples an optimizer step
     max_grad_norm: PositiveFloat = 1.0
+    schedule: Literal["constant", "linear"] = "constant"
     warmup_steps: int = Field(0, ge=0)
     micro_batch_tokens: PositiveInt = 8192
     select: Literal["last", "phi"] = "last"  # phi: the epoch with the best sampled Phi on dev networks
@@ -96,15 +97,22 @@ class SFTSection(Section):
 
 
 class RewardSection(Section):
-    """Weights of Eq. 9 and 18; an ablation sets some to 0."""
+    """Weights of Eq. 9, 18, 19 and 21 (rewards.weights.RewardWeights); an ablation sets some to 0."""
 
-    valid: float = Field(0.20, ge=0)
-    mem: float = Field(0.45, ge=0)
-    qa: float = Field(0.35, ge=0)
-    phi: float = Field(0.80, ge=0)
-    chain: float = Field(0.20, ge=0)
-    penalty: float = Field(1.0, ge=0)  # factor on P of Eq. 21
-    gamma: PositiveFloat = 0.95
+    w_valid: float = Field(0.20, ge=0)
+    w_mem: float = Field(0.45, ge=0)
+    w_qa: float = Field(0.35, ge=0)
+    gamma: float = Field(0.95, gt=0, le=1)
+    w_phi: float = Field(0.80, ge=0)
+    w_chain: float = Field(0.20, ge=0)
+    w_json: float = Field(0.25, ge=0)
+    w_schema: float = Field(0.35, ge=0)
+    w_dup: float = Field(0.25, ge=0)
+    w_stop: float = Field(0.15, ge=0)
+    eta_json: float = Field(0.25, ge=0)
+    eta_act: float = Field(0.15, ge=0)
+    eta_count: float = Field(0.10, ge=0)
+    eta_length: float = Field(0.10, ge=0)
 
 
 class GRPOSection(Section):
@@ -130,8 +138,8 @@ class GRPOSection(Section):
 
 
 class EngineSection(Section):
-    name: Literal["hf", "replay"] = "hf"
-    max_batch: PositiveInt = 64
+    name: Literal["hf"] = "hf"
+    max_batch_tokens: PositiveInt = 65536  # rows x (longest prompt + new tokens) that generate together
 
 
 class EvalSection(Section):

@@ -8,7 +8,7 @@ from enum import StrEnum
 from data.memory.executor import Report
 from data.memory.state import State
 from data.segments import Segment
-from rollout.engines.base import Completion
+from rollout.engines.base import Completion, RequestKey
 
 
 class ParseStatus(StrEnum):
@@ -55,6 +55,10 @@ class Trajectory:
     g: int
     writes: tuple[Write, ...]
     pipeline_id: str
+
+    def key(self, t: int) -> RequestKey:
+        """Who asked at position t."""
+        return RequestKey(self.round, self.network, self.visit, self.g, t)
 
     @property
     def final_state(self) -> State:

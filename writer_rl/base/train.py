@@ -1,0 +1,165 @@
+"""Train the embedded Writer base from scratch: copying first, then gym positions, until it copies words never seen.
+
+python -m writer_rl.base.train --to writer_rl/base/weights --minutes 45
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import typer
+from torch import Tensor
+from torch.nn import functional
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from data import gym
+from data.gym import GymConfig
+from rollout.memory.embedder import HashEmbedder
+from rollout.writer.prompt import WriterPrompt
+from writer_rl.base.curriculum import HEAD_TOKENS, batches, copies, gym_stream
+from writer_rl.base.tokenizer import build
+from writer_rl.cases import make_case
+from writer_rl.examples import Example, examples_of
+
+PROMPT_WEIGHT = 0.1  # share of the loss on prompt tokens: names and attributes recur there too
+
+
+def texts(config: GymConfig, seed: int, count: int) -> Iterator[str]:
+    """Prompt and target texts of training networks, for the tokenizer."""
+    scratch = WriterPrompt("compact", build([]))
+    for network, teacher in gym.networks(config, "train", seed, count):
+        for one in examples_of(make_case(network, teacher, None), scratch, HashEmbedder(), HEAD_TOKENS):
+            yield scratch.decode(one.prompt_ids)
+            yield scratch.decode(one.completion_ids)
+
+
+def make_model(vocab_size: int, layers: int, width: int, pad: int, end: int) -> Qwen2ForCausalLM:
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=vocab_size,
+            hidden_size=width,
+            intermediate_size=3 * width,
+            num_hidden_layers=layers,
+            num_attention_heads=width // 64,
+            num_key_value_heads=width // 128,
+            max_position_embeddings=4096,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=end,
+            pad_token_id=pad,
+        )
+    )
+
+
+def batch_loss(model: Qwen2ForCausalLM, batch: list[Example]) -> tuple[Tensor, Tensor]:
+    """Weighted token loss of a right-padded batch, and the mean loss of the completion tokens alone."""
+    width = max(len(one.prompt_ids) + len(one.completion_ids) for one in batch)
+    ids = torch.zeros(len(batch), width, dtype=torch.long)
+    weight = torch.zeros(len(batch), width)
+    for row, one in enumerate(batch):
+        prompt, whole = len(one.prompt_ids), len(one.prompt_ids) + len(one.completion_ids)
+        ids[row, :whole] = torch.tensor([*one.prompt_ids, *one.completion_ids])
+        weight[row, :prompt] = PROMPT_WEIGHT
+        weight[row, prompt:whole] = 1.0
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
+    losses = functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    weights = weight[:, 1:].flatten()
+    completion = losses[weights == 1.0].mean().detach()
+    return (losses * weights).sum() / weights.sum(), completion
+
+
+@torch.inference_mode()
+def copied(model: Qwen2ForCausalLM, held: list[Example]) -> tuple[float, float]:
+    """Held-out: share of completions whose every token is the most likely one, and the mean completion loss."""
+    model.eval()
+    exact, total = 0, 0.0
+    for one in held:
+        ids = torch.tensor([[*one.prompt_ids, *one.completion_ids]])
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = model(input_ids=ids, use_cache=False).logits[0, len(one.prompt_ids) - 1 : -1].float()
+        target = torch.tensor(one.completion_ids)
+        exact += bool((logits.argmax(-1) == target).all())
+        total += float(functional.cross_entropy(logits, target))
+    model.train()
+    return exact / len(held), total / len(held)
+
+
+def main(
+    to: Path,
+    minutes: float = 45.0,
+    copy_minutes: float = 4.0,
+    layers: int = 5,
+    width: int = 256,
+    tokens: int = 12288,
+    lr: float = 3e-3,
+    seed: int = 0,
+    threads: int = 2,
+) -> None:
+    """Train for `minutes` of wall clock and save a Hugging Face folder with the curves beside it."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(seed)
+    config = GymConfig()
+    tokenizer = build(texts(config, seed, 300))
+    prompt = WriterPrompt("compact", tokenizer)
+    model = make_model(len(tokenizer), layers, width, int(tokenizer.pad_token_id), prompt.turn_end_id)
+    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    optimizers = [
+        torch.optim.Muon(hidden, lr=lr, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=lr, weight_decay=0.0, betas=(0.9, 0.95)),
+    ]
+    size = sum(p.numel() for p in model.parameters())
+    print(f"{size / 1e6:.2f}M parameters, {len(tokenizer)} tokens", flush=True)
+    held = [
+        one
+        for network, teacher in gym.networks(config, "dev", seed, 24)
+        for one in examples_of(make_case(network, teacher, None), prompt, HashEmbedder(), HEAD_TOKENS)
+    ]
+    rng = random.Random(seed)
+    vocabulary = range(3, len(tokenizer))
+    stream = batches(gym_stream(prompt, config, seed), tokens)
+    curve: list[dict[str, float]] = []
+    begun, step, seen, next_look = time.monotonic(), 0, 0, copy_minutes
+    while (spent := (time.monotonic() - begun) / 60) < minutes:
+        copying = spent < copy_minutes
+        batch = [copies(rng, vocabulary) for _ in range(24)] if copying else next(stream)  # many small steps first
+        gym_share = (spent - copy_minutes) / (minutes - copy_minutes)
+        factor = min(1.0, (step + 1) / 50) * (1.0 if gym_share < 0.5 else max(0.02, 2 * (1 - gym_share)))
+        for optimizer in optimizers:
+            optimizer.param_groups[0]["lr"] = lr * factor
+        loss, completion = batch_loss(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        step += 1
+        seen += sum(len(one.prompt_ids) + len(one.completion_ids) for one in batch)
+        if step % 20 == 0 or spent >= next_look:
+            row = {"minutes": round(spent, 2), "step": step, "tokens": seen, "loss": round(completion.item(), 4)}
+            if spent >= next_look:
+                row["exact"], row["held_loss"] = copied(model, held)
+                next_look = spent + max(2.0, minutes / 20)
+                save(model, tokenizer, to, curve)
+            curve.append(row)
+            print(json.dumps(row), flush=True)
+    exact, held_loss = copied(model, held)
+    curve.append({"minutes": minutes, "step": step, "tokens": seen, "exact": exact, "held_loss": held_loss})
+    print(json.dumps(curve[-1]), flush=True)
+    save(model, tokenizer, to, curve)
+
+
+def save(model: Qwen2ForCausalLM, tokenizer: object, to: Path, curve: list[dict[str, float]]) -> None:
+    model.save_pretrained(to)
+    tokenizer.save_pretrained(to)  # type: ignore[attr-defined]
+    (to / "curve.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in curve) + "\n]\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

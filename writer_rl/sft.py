@@ -1,0 +1,160 @@
+"""Supervised fine-tuning on teacher trajectories: completion tokens only, the turn-end token among them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from tqdm import tqdm
+
+from writer_rl import checkpoint
+from writer_rl.batches import micro_batches
+from writer_rl.cases import Case, load_cases
+from writer_rl.evaluation.evaluate import evaluate_memory
+from writer_rl.evaluation.writers import checkpoint_writer
+from writer_rl.examples import Example, check_lengths, examples_of
+from writer_rl.logbook import Logbook
+from writer_rl.logprobs import completion_logprobs
+from writer_rl.optimizer import build_optimizer, build_scheduler
+from writer_rl.policy import Policy
+from writer_rl.recipe import Recipe, RecipeError
+from writer_rl.runtime import Runtime
+from writer_rl.update import summed_gradient_norm
+
+
+def train(recipe: Recipe) -> Path:
+    """Run (or go on with) the SFT of a recipe; returns the folder of the selected epoch's checkpoint.
+
+    One checkpoint an epoch under `<run>/sft/epoch-NN`; `<run>/sft/selected.json` names the chosen one with the table that
+    it was chosen by. An interrupted run goes on from its last whole epoch, to the same weights.
+    """
+    runtime = Runtime.of(recipe)
+    folder = recipe.folder / "sft"
+    resumed = checkpoint.latest(folder)
+    policy = runtime.policy(resumed or recipe.sft.init_from)
+    prompt = runtime.prompt(policy)
+    examples = _examples(runtime, load_cases(recipe.data, "train"), prompt)
+    steps_an_epoch = -(-len(examples) // recipe.sft.batch_size)
+    optimizer = build_optimizer(policy.model, recipe.sft.lr, recipe.sft.weight_decay)
+    total = recipe.sft.epochs * steps_an_epoch
+    scheduler = build_scheduler(optimizer, recipe.sft.schedule, total, recipe.sft.warmup_steps)
+    first = 0
+    if resumed is not None:
+        state = checkpoint.load_state(resumed)
+        check_same_run(state, recipe, resumed)
+        first = state["epoch"]
+        checkpoint.restore_trainer(resumed, optimizer, scheduler)
+    logbook = Logbook(recipe.folder, "sft", first * steps_an_epoch, runtime.accelerator.is_main_process)
+    dev = load_cases(recipe.data, "dev") if recipe.sft.select == "phi" else []
+    table = _read_table(folder)[:first]
+    bar = tqdm(total=total, initial=first * steps_an_epoch, desc="SFT", disable=not runtime.accelerator.is_main_process)
+    for epoch in range(first, recipe.sft.epochs):
+        order = list(range(len(examples)))
+        random.Random(f"{recipe.seed}/sft/{epoch}").shuffle(order)
+        for step in range(steps_an_epoch):
+            chosen = order[step * recipe.sft.batch_size : (step + 1) * recipe.sft.batch_size]
+            values = _step(runtime, policy, [examples[i] for i in chosen], optimizer)
+            scheduler.step()
+            logbook.log(epoch * steps_an_epoch + step, values | {"epoch": epoch + (step + 1) / steps_an_epoch})
+            bar.set_postfix(loss=f"{values['loss']:.4f}")
+            bar.update()
+        table.append(_judge(runtime, policy, dev, epoch + 1))
+        if runtime.accelerator.is_main_process:
+            made = {"epoch": epoch + 1, "recipe": recipe.model_dump(), "pipeline_id": runtime.pipeline.id}
+            checkpoint.save(folder / f"epoch-{epoch + 1:02d}", policy, optimizer, scheduler, made)
+            _write_selection(folder, table, recipe.sft.select)
+            checkpoint.keep_last(folder, recipe.sft.keep, [selected(folder).name])
+        runtime.accelerator.wait_for_everyone()
+    bar.close()
+    logbook.close()
+    return selected(folder)
+
+
+def selected(folder: Path) -> Path:
+    """The checkpoint that an SFT folder's selection names. RecipeError where there is none yet."""
+    path = folder / "selected.json"
+    if not path.is_file():
+        raise RecipeError(f"{folder}: no SFT checkpoint yet; run train_sft.py with this recipe, or set grpo.init_from")
+    return folder / json.loads(path.read_text("utf-8"))["checkpoint"]
+
+
+def check_same_run(state: dict[str, Any], recipe: Recipe, folder: Path) -> None:
+    """A run goes on only under the recipe that it was begun with; the number of epochs or rounds may grow."""
+    before, now = dict(flat(state["recipe"])), dict(flat(recipe.model_dump()))
+    may_change = {"sft.epochs", "grpo.rounds", "sft.keep", "grpo.keep", "eval.limit"}
+    changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in may_change)
+    if changed:
+        raise RecipeError(
+            f"{folder}: was made with another recipe (different: {', '.join(changed)}); use another `run` name, or delete the "
+            "folder to begin anew"
+        )
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested recipe values as dotted keys."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _examples(runtime: Runtime, cases: Sequence[Case], prompt: Any) -> list[Example]:
+    writer = runtime.recipe.writer
+    made: list[Example] = []
+    for case in cases:
+        ones = examples_of(case, prompt, runtime.embedder, writer.head_tokens)
+        check_lengths(case, ones, writer.max_prompt_tokens, runtime.recipe.grpo.max_new_tokens)
+        made += ones
+    return made
+
+
+def _step(runtime: Runtime, policy: Policy, examples: list[Example], optimizer: Optimizer) -> dict[str, float]:
+    """One optimizer step on the mean loss of all completion tokens of the batch, over all ranks."""
+    accelerator, section = runtime.accelerator, runtime.recipe.sft
+    tokens = sum(len(one.completion_ids) for one in examples)
+    mine = examples[accelerator.process_index :: accelerator.num_processes]
+    loss = torch.zeros((), device=accelerator.device)
+    for batch in micro_batches(mine, section.micro_batch_tokens) if mine else []:
+        precision = nullcontext() if runtime.autocast is None else torch.autocast(policy.device.type, runtime.autocast)
+        with precision:
+            logps = completion_logprobs(policy.model, batch.to(policy.device))
+        part = -logps.sum() / tokens  # padding counts 0
+        part.backward()
+        loss += part.detach()
+    norm = summed_gradient_norm(policy.model, accelerator, section.max_grad_norm)
+    total = float(accelerator.reduce(loss, "sum"))
+    if not (torch.isfinite(torch.tensor(total)) and torch.isfinite(torch.tensor(norm))):
+        raise RecipeError(f"SFT: loss {total} or gradient norm {norm} is not finite; lower sft.lr, or use precision fp32")
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return {"loss": total, "grad_norm": norm, "learning_rate": optimizer.param_groups[0]["lr"], "num_tokens": float(tokens)}
+
+
+def _judge(runtime: Runtime, policy: Policy, dev: Sequence[Case], epoch: int) -> dict[str, float]:
+    """An epoch's row in the selection table: sampled Phi and validity on dev networks, where there are any."""
+    if not dev:
+        return {"epoch": epoch}
+    writer = checkpoint_writer(runtime, policy, "sft")
+    rows = evaluate_memory(runtime, writer, dev, seeds=1)
+    count = len(rows)
+    return {"epoch": epoch} | {name: sum(row[name] for row in rows) / count for name in ("phi", "valid", "return")}
+
+
+def _read_table(folder: Path) -> list[dict[str, float]]:
+    path = folder / "selected.json"
+    return json.loads(path.read_text("utf-8"))["table"] if path.is_file() else []
+
+
+def _write_selection(folder: Path, table: list[dict[str, float]], by: str) -> None:
+    best = max(table, key=lambda row: (row["phi"], -row["epoch"])) if by == "phi" else table[-1]
+    text = json.dumps({"checkpoint": f"epoch-{int(best['epoch']):02d}", "by": by, "table": table}, indent=1)
+    partial = folder / ".selected.json.tmp"
+    partial.write_text(text + "\n", "utf-8")
+    partial.replace(folder / "selected.json")
