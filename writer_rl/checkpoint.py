@@ -87,6 +87,12 @@ def load(folder: Path, dtype: str = "float32") -> Checkpoint:
     return Checkpoint(folder, load_policy(folder, dtype), _read_json(folder / TRAINER / "state.json"))
 
 
+def load_state(folder: Path) -> dict[str, Any]:
+    """The caller's state alone. Raises CheckpointError where the folder is not whole."""
+    verify(folder)
+    return dict(_read_json(folder / TRAINER / "state.json"))
+
+
 def restore_trainer(folder: Path, optimizer: Optimizer, scheduler: LRScheduler) -> None:
     """Put moments, step counts and schedule back, bit for bit, and the random states of torch, numpy and Python.
 
