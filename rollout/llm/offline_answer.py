@@ -14,11 +14,12 @@ from rollout.query.evidence import Evidence, Line
 from rollout.query.roles import Query
 
 LEAST_OVERLAP = 0.20  # below this share of the question's weight nothing is known about it
-PERSON_BONUS = 0.50  # the line is by or about a person whom the question names
-MENTION_BONUS = 0.25  # its text names that person
-PEER_SHARE = 0.50  # a line of the same owner with this share of the best score is about the same thing
+PERSON_BONUS = 0.50  # the line's person (owner; source under a relation constraint) is one whom the question names
+MENTION_BONUS = 0.25  # its text names the persons of the question: this times their share
+ASKING = -0.25  # the line itself asks
+PEER_SHARES = (0.80, 0.50)  # a line of the same owner with this share of the best overlap is on the same subject
 TOP_CHOICE = 5  # lines that vote for an option
-TOP_LONG = 5  # lines that make a long answer
+TOP_LONG = 10  # lines that make a long answer
 
 _FIRST = re.compile(r"\b(first|original|originally|initial|initially|earliest|at the start|to begin with)\b", re.IGNORECASE)
 _BEFORE = re.compile(r"\b(before|earlier|previous|previously|former|formerly|used to|prior|back then)\b", re.IGNORECASE)
@@ -35,11 +36,13 @@ class _Scored:
     line: Line
     place: int  # position in the evidence: breaks ties of equal age
     overlap: float  # idf-weighted share of the question's content words, 0..1
+    bonus: float
     score: float
 
     @property
     def age(self) -> tuple[int, int]:
-        return (self.line.order, self.place)
+        """Older is smaller: message number, then place in the chain."""
+        return (self.line.order, self.line.depth)
 
 
 def is_choice(query: Query) -> bool:
@@ -58,11 +61,12 @@ def lexical_answer(text: str, query: Query, evidence: Evidence) -> str:
     scored = _score(text, named, people, evidence)
     if is_choice(query):
         return _choice(text, query, named, people, scored)
-    top = [one for one in scored if one.overlap >= LEAST_OVERLAP]
+    if query.format == "long_form":
+        shown = [one.line.record for one in scored if one.score > 0][:TOP_LONG]
+        return "\n".join(f"{record.owner}: {record.content}" for record in shown) or ABSTENTION
+    top = [one for one in scored if one.overlap >= LEAST_OVERLAP and (one.bonus > 0 or not named)]
     if not top:
         return ABSTENTION
-    if query.format == "long_form":
-        return "\n".join(f"{one.line.record.owner}: {one.line.record.content}" for one in top[:TOP_LONG])
     best = _in_time(text, top, people)
     if _WHO.search(text):
         return _who(text, named, people, best)
@@ -76,7 +80,7 @@ def _people(evidence: Evidence) -> list[str]:
 
 
 def _score(text: str, named: Sequence[str], people: Sequence[str], evidence: Evidence) -> list[_Scored]:
-    """All lines, one per record, best first; newest first among equals."""
+    """All lines, one per record, best first; newest first among equals (a record after the message that it came from)."""
     lines = {line.record.entry_id: (place, line) for place, line in reversed(list(enumerate(evidence.lines)))}
     left_out = name_words(people)
     wanted = content_stems(text, left_out)
@@ -91,28 +95,38 @@ def _score(text: str, named: Sequence[str], people: Sequence[str], evidence: Evi
         person = line.record.source if evidence.source is not None else line.record.owner
         about = [evidence.source] if evidence.source is not None else named
         bonus = PERSON_BONUS if person in about else 0.0
-        if not bonus and names_in(line.record.content, named):
-            bonus = MENTION_BONUS
-        scored.append(_Scored(line, place, overlap, round(overlap + bonus, 9)))
-    return sorted(scored, key=lambda one: (-one.score, -one.line.order, -one.place))
+        others = [name for name in named if name != person]
+        if others:
+            bonus += MENTION_BONUS * len(names_in(line.record.content, others)) / len(others)
+        asking = ASKING if line.record.content.rstrip().endswith(("?", "？")) else 0.0
+        scored.append(_Scored(line, place, overlap, bonus, round(overlap + bonus + asking, 9)))
+    return sorted(scored, key=lambda one: (-one.score, -one.line.order, -one.line.depth, -one.place))
 
 
 def _in_time(text: str, top: Sequence[_Scored], people: Sequence[str]) -> _Scored:
     """The line to read: the best; for questions about the past an older line of the same owner on the same subject
     that says something else (the oldest for "first", the newest of them for "before")."""
     best = top[0]
-    peers = [one for one in top if one.line.record.owner == best.line.record.owner and one.score >= PEER_SHARE * best.score]
     if _FIRST.search(text):
-        return min(peers, key=lambda one: one.age)
+        return min(_peers(top, PEER_SHARES[0]), key=lambda one: (one.age, -one.place))
     if not _BEFORE.search(text):
         return best
     says = {one.stem for one in _left(text, people, best.line)}
-    older = [
-        one
-        for one in peers
-        if one.age < best.age and (left := {token.stem for token in _left(text, people, one.line)}) and not left & says
-    ]
-    return max(older, key=lambda one: one.age, default=best)
+    for share in PEER_SHARES:  # the lower one for a question that names the newer value: only the best line holds it
+        older = []
+        for one in _peers(top, share):
+            left = {token.stem for token in _left(text, people, one.line)}
+            if one.age < best.age and left and not left & says:
+                older.append(one)
+        if older:
+            return max(older, key=lambda one: (one.age, one.place))
+    return best
+
+
+def _peers(top: Sequence[_Scored], share: float) -> list[_Scored]:
+    """Lines of the best line's owner that are on its subject, the best one among them."""
+    best = top[0]
+    return [one for one in top if one.line.record.owner == best.line.record.owner and one.overlap >= share * best.overlap]
 
 
 def _who(text: str, named: Sequence[str], people: Sequence[str], best: _Scored) -> str:

@@ -22,7 +22,7 @@ whom whose when where why how all any both each every some such one ones other a
 thing things get gets got please tell say says said think thinks thought know knows known mention mentioned according
 change changed changes ever new old before after first earlier earliest originally previously used use initially last
 latest recent recently im ive id isnt wasnt dont didnt doesnt thats whats lets ok okay well oh hey yeah really actually
-maybe
+maybe like btw lol haha fyi quick note hi hello way
 """
 _CONNECTORS = "of and the a an in on at to for with by de la le"
 STOP = frozenset(_STOP_WORDS.split())

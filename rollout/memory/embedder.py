@@ -88,7 +88,7 @@ class MiniLM:
     def _forward(self, texts: list[str]) -> np.ndarray:
         import torch
 
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(texts)]
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch([_whole(text) for text in texts])]
         by_length: dict[int, list[int]] = {}
         for index, ids in enumerate(tokens):
             by_length.setdefault(len(ids), []).append(index)
@@ -116,7 +116,7 @@ class HashEmbedder:
         result = np.zeros((len(texts), self.dim), dtype=np.float64)
         for row, text in enumerate(texts):
             for word in re.findall(r"\w+", text.casefold()) or [""]:
-                digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+                digest = hashlib.blake2b(_whole(word).encode(), digest_size=8).digest()
                 result[row, int.from_bytes(digest, "big") % self.dim] += 1.0
         return (result / np.linalg.norm(result, axis=1, keepdims=True).clip(min=1e-12)).astype(np.float32)
 
@@ -147,6 +147,11 @@ def _load_weights(model: torch.nn.Module, weights: Path) -> None:
     tensors.pop("embeddings.position_ids", None)  # a buffer that newer versions build themselves
     model.load_state_dict(tensors, strict=True)
     model.eval()
+
+
+def _whole(text: str) -> str:
+    """Half surrogate pairs, which no encoder takes, become question marks."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class _Cache:

@@ -31,8 +31,8 @@ def compose(
         shown = _row_lines(row)
         label = "GROUP" if row.name == GROUP else f"PERSON {one_line(row.name)}"
         text.append(f"{label}:" if shown else f"{label}: (none)")
-        for part, record, note in shown:
-            lines.append(Line(part, row.name, record, order(record)))
+        for part, record, depth, note in shown:
+            lines.append(Line(part, row.name, record, order(record), depth))
             text.append(f"  {note}{_message(record) if part is Part.FALLBACK else _record(record)}")
     return Evidence("\n".join(text), tuple(lines), tense, source)
 
@@ -40,14 +40,14 @@ def compose(
 _TENSE = {Tense.HEAD: "current state only", Tense.FULL: "full history, old to new"}
 
 
-def _row_lines(row: Row) -> list[tuple[Part, Record, str]]:
-    shown = []
+def _row_lines(row: Row) -> list[tuple[Part, Record, int, str]]:
+    shown: list[tuple[Part, Record, int, str]] = []
     for part, chains in ((Part.OWN, row.chains), (Part.SAID, row.said)):
         for chain in chains:
             for index, record in enumerate(chain):
-                shown.append((part, record, f"replaces {chain[index - 1].entry_id}: " if index else ""))
+                shown.append((part, record, index, f"replaces {chain[index - 1].entry_id}: " if index else ""))
     if row.fallback is not None:
-        shown.append((Part.FALLBACK, row.fallback, "no record; own message: "))
+        shown.append((Part.FALLBACK, row.fallback, 0, "no record; own message: "))
     return shown
 
 

@@ -38,12 +38,13 @@ class Part(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Line:
     """One record in the evidence. `order` is the network's message number of its latest support (of the message
-    itself for a verbatim one): what newest and oldest mean for both tracks alike."""
+    itself for a verbatim one): what newest and oldest mean for both tracks alike; `depth` is the place in its chain."""
 
     part: Part
     row: str | None
     record: Record
     order: int
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
