@@ -12,14 +12,19 @@ from typing import Any
 from data.instants import read_instant
 from data.jsonfile import read_json, take, texts
 from data.network import DataError, Member, Message, Network, Question, Roster, Session, fold
+from data.saved import SCHEMA as SAVED
+from data.saved import read_saved
 
 BENCHMARK = "socialmem"
 FORMATS = ("multiple_choice", "short_answer", "long_form")
 
 
 def load(path: Path) -> list[Network]:
-    """The networks of one JSON file, or of all `*.json` files of a folder in name order.
+    """The networks of one JSON file, or of all `*.json` files of a folder in name order; files that `save_network`
+    wrote come back as they were.
 
+    `meta.benchmark` and a question's `abstain` may be given; without them the benchmark is SocialMemBench and the gold
+    an answer.
     Text is HTML-unescaped and stripped, nothing else. Sessions go by `session_index`, messages by their place in the
     file. Errors (DataError with file, session, turn or question, and field): missing or mistyped field, unknown
     speaker, unreadable JSON, empty session, a letter or evidence that is not there, no file at all, one id twice.
@@ -27,7 +32,7 @@ def load(path: Path) -> list[Network]:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise DataError(f"{path}: no *.json file in this folder; name a folder of networks in the nested form")
-    networks = [_network(read_json(file), str(file)) for file in files]
+    networks = [_read(read_json(file), str(file)) for file in files]
     seen: dict[str, str] = {}
     for network in networks:
         if network.id in seen:
@@ -36,8 +41,15 @@ def load(path: Path) -> list[Network]:
     return networks
 
 
-def _network(raw: dict[str, Any], file: str) -> Network:
-    network_id = take(take(raw, "meta", dict, file), "network_id", str, f"{file}, meta")
+def _read(raw: dict[str, Any], file: str) -> Network:
+    return read_saved(raw, file) if raw.get("schema") == SAVED else read_network(raw, file)
+
+
+def read_network(raw: dict[str, Any], file: str) -> Network:
+    """The network in a decoded object of the nested form; `file` opens every error. Errors: as for `load`."""
+    meta = take(raw, "meta", dict, file)
+    network_id = take(meta, "network_id", str, f"{file}, meta")
+    benchmark = take(meta, "benchmark", str, f"{file}, meta") if "benchmark" in meta else BENCHMARK
     listed = take(raw, "sessions", list, file)
     indexed = [(take(one, "session_index", int, f"{file}, session {n}"), one) for n, one in enumerate(listed, 1)]
     ordered = [one for _, one in sorted(indexed, key=lambda pair: pair[0])]
@@ -45,7 +57,7 @@ def _network(raw: dict[str, Any], file: str) -> Network:
     sessions = tuple(_session(one, file) for one in ordered)
     known = {message.id for session in sessions for message in session.messages}
     questions = tuple(_question(one, n, known, file) for n, one in enumerate(take(raw, "qa_pairs", list, file), 1))
-    return Network(network_id, roster, sessions, questions, BENCHMARK, source=file)
+    return Network(network_id, roster, sessions, questions, benchmark, source=file)
 
 
 def _turns(session: object, file: str) -> list[tuple[str, object]]:
@@ -93,7 +105,7 @@ def _message(turn: object, where: str) -> Message:
     return Message(
         id=message_id,
         speaker=take(turn, "speaker_id", str, here),
-        text=_clean(take(turn, "content", str, here)),
+        text=clean(take(turn, "content", str, here)),
         time=time,
         instant=instant,
         zone_assumed=zone_assumed,
@@ -111,7 +123,7 @@ def _question(raw: Any, number: int, known: set[str], file: str) -> Question:
     letter = ""
     if form == "multiple_choice":  # elsewhere `correct_option` is free text and no letter
         choices = take(raw, "options", dict, where)
-        options = tuple((one, _clean(take(choices, one, str, f"{where}, options"))) for one in sorted(choices))
+        options = tuple((one, clean(take(choices, one, str, f"{where}, options"))) for one in sorted(choices))
         letter = take(raw, "correct_option", str, where).strip()
         if letter not in choices:
             raise DataError(f"{where}: field 'correct_option' is {letter!r}, not one of {', '.join(sorted(choices)) or 'none'}")
@@ -124,8 +136,8 @@ def _question(raw: Any, number: int, known: set[str], file: str) -> Question:
         raise DataError(f"{where}: field 'evidence_anchors' cites turn {unknown[0]!r}, which the network does not hold")
     return Question(
         id=question_id,
-        text=_clean(take(raw, "question", str, where)),
-        answer=_clean(take(raw, "answer", str, where)),
+        text=clean(take(raw, "question", str, where)),
+        answer=clean(take(raw, "answer", str, where)),
         kind=take(raw, "category", str, where),
         format=form,
         options=options,
@@ -135,5 +147,6 @@ def _question(raw: Any, number: int, known: set[str], file: str) -> Question:
     )
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """What every benchmark's text goes through: HTML-unescaped and stripped, nothing else."""
     return html.unescape(text).strip()
