@@ -79,10 +79,7 @@ def build_view(
         return WriterView(segment, tuple(OwnerHeads(owner, tuple(heads), 0) for owner, heads in groups.items()))
 
     score = _similarity(segment, [record for heads in groups.values() for record in heads], embedder)
-    ranked = {
-        owner: sorted(heads, key=lambda record: -score[record.entry_id])[:max_heads_per_owner]
-        for owner, heads in groups.items()
-    }
+    ranked = [sorted(heads, key=lambda one: -score[one.entry_id])[:max_heads_per_owner] for heads in groups.values()]
     kept: set[str] = set()
     for turn in range(max_heads_per_owner):
         candidates = [heads[turn] for heads in ranked if turn < len(heads)]
