@@ -75,7 +75,8 @@ class LLM:
 
     def fingerprint(self, role: str) -> str:
         """Hash of everything that shapes the role's replies beside the model's name."""
-        parts = [prompt_text(role), SCHEMAS[role], str(MAX_TOKENS[role]), str(self.seed), self.api_base or ""]
+        sources = [files("rollout.llm").joinpath(name).read_text(encoding="utf-8") for name in ("roles.py", "reply.py")]
+        parts = [prompt_text(role), SCHEMAS[role], str(MAX_TOKENS[role]), str(self.seed), self.api_base or "", *sources]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     async def reply(self, role: str, user: str, read: Callable[[str], T]) -> Reply[T]:
