@@ -17,7 +17,7 @@ LEAST_OVERLAP = 0.20  # below this share of the question's weight nothing is kno
 PERSON_BONUS = 0.50  # the line's person (owner; source under a relation constraint) is one whom the question names
 MENTION_BONUS = 0.25  # its text names the persons of the question: this times their share
 ASKING = -0.25  # the line itself asks
-PEER_SHARES = (0.80, 0.50)  # a line of the same owner with this share of the best overlap is on the same subject
+PEER_SHARES = (0.80, 0.30)  # a line of the same owner with this share of the best overlap is on the same subject
 TOP_CHOICE = 5  # lines that vote for an option
 TOP_LONG = 10  # lines that make a long answer
 

@@ -72,16 +72,15 @@ def names_in(text: str, names: Sequence[str]) -> list[str]:
     plain = " ".join(unicodedata.normalize("NFC", text).split())
     taken = [""] * len(plain)  # the spelling that holds each character
     found: list[tuple[int, str]] = []
-    for name in sorted(names, key=lambda one: (-len(one), one)):
-        for spelling in dict.fromkeys((name, _label(name))):
-            pattern = re.compile(rf"(?<!\w){re.escape(spelling)}(?!\w)", re.IGNORECASE)
-            for match in pattern.finditer(plain):
-                if any(held not in ("", spelling) for held in taken[match.start() : match.end()]):
-                    continue
-                if fold(match.group()) in STOP and match.group().islower():
-                    continue
-                taken[match.start() : match.end()] = [spelling] * (match.end() - match.start())
-                found.append((match.start(), name))
+    spellings = dict.fromkeys((spelling, name) for name in names for spelling in (name, _label(name)))
+    for spelling, name in sorted(spellings, key=lambda one: (-len(one[0]), one)):
+        for match in re.finditer(rf"(?<!\w){re.escape(spelling)}(?!\w)", plain, re.IGNORECASE):
+            if any(held not in ("", spelling) for held in taken[match.start() : match.end()]):
+                continue
+            if fold(match.group()) in STOP and match.group().islower():
+                continue
+            taken[match.start() : match.end()] = [spelling] * (match.end() - match.start())
+            found.append((match.start(), name))
     order = {name: index for index, name in enumerate(names)}
     return list(dict.fromkeys(name for _, name in sorted(found, key=lambda one: (one[0], order[one[1]]))))
 

@@ -31,7 +31,7 @@ def choice_letter(answer: str, letters: Sequence[str]) -> str | None:
         return _known(lone.group(1).upper(), letters)
     for pattern in (_MARKED, _NAMED):
         for found in pattern.finditer(text):
-            if letter := _known(found.group(1), letters):
+            if found.group(1) != "a" and (letter := _known(found.group(1).upper(), letters)):
                 return letter
     return None
 

