@@ -49,7 +49,8 @@ def test_a_network_of_greetings_has_nothing_to_remember_and_nothing_to_answer(na
     assert question.abstain and question.answer == "not mentioned" and question.evidence == ()
 
 
-def test_own_networks_carry_no_topic_that_gives_answers_away() -> None:
+def test_own_networks_say_that_they_are_ours_and_carry_no_topic_that_gives_answers_away() -> None:
+    assert {network.benchmark for network, _ in OWN.values()} == {"own"}
     folder = Path(OWN["own_noop_ack"][0].source).parent
     assert not any('"topic"' in file.read_text(encoding="utf-8") for file in folder.glob("*.json"))
 
