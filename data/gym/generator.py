@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from data.gym.config import GymConfig, Split
 from data.gym.questions import ask
 from data.gym.story import Story
-from data.gym.world import COORDINATES, Block, Node
+from data.gym.world import COORDINATES, Block, Line, Node
 from data.network import Member, Message, Network, Roster, Session
 from data.teacher import Step, Teacher
 
@@ -29,16 +29,18 @@ def generate(config: GymConfig, split: Split, seed: int, index: int) -> tuple[Ne
     name = f"gym_{split}_{seed}_{index}"
     roster = Roster(tuple(Member(f"u{i + 1}", label) for i, label in enumerate(story.names)))
     sessions, steps = [], []
+    lines: list[Line] = []
     number = refs = 0
     for t in range(rng.randint(*config.segments)):
         blocks = _segment(story)
         messages, told = _messages(blocks, roster, t, number)
+        lines += [line for block in blocks for line in block.lines]
         number += len(messages)
         steps.append(_steps(told, refs))
         refs += len([step for step in steps[-1] if step.ref])
         date = (FIRST_DAY + timedelta(days=t)).strftime("%Y-%m-%d")
         sessions.append(Session(f"s{t + 1}", messages, date))
-    questions = ask(story, rng)
+    questions = ask(story, lines, rng)
     network = Network(name, roster, tuple(sessions), questions, BENCHMARK, source="data.gym")
     return network, Teacher(name, tuple(steps), source="data.gym")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from data.gym.story import Story
 from data.gym.vocabulary import ATTRIBUTES
-from data.gym.world import Slot
-from data.network import GROUP, Question
+from data.gym.world import Line, Slot
+from data.network import Question
 
 NOT_MENTIONED = "not mentioned"
 KINDS = (
@@ -27,27 +27,31 @@ KINDS = (
     "never",
 )
 
+# Ask for what was stated, so that a wish does not answer them.
+STATED = (
+    "Did anybody state {owner}'s {noun} in this chat, and what is it?",
+    "What is {owner}'s {noun}, if anybody stated that in the chat?",
+)
 WORDINGS: dict[str, tuple[str, ...]] = {
-    "current": ("What is {owner}'s {noun} now?", "What is {owner}'s {noun} currently?", "{owner}'s {noun} is what?"),
+    "current": ("What is {owner}'s {noun} now?", "{owner}'s {noun} is what?", *STATED),
     "holder": ("Whose {noun} is {value}?", "Who has {value} as {noun}?"),
     "said": ("Who said that {owner}'s {noun} is {value}?", "Who told the others that {owner}'s {noun} is {value}?"),
     "announced": ("Who announced the group decision on the {noun}?", "Who said what the group decision on the {noun} is?"),
     "view": ("According to {source}, what is {owner}'s {noun}?", "What is {owner}'s {noun} according to {source}?"),
-    "earlier": ("What was {owner}'s {noun} at first?", "What was {owner}'s first {noun}, before any change?"),
-    "vote_earlier": ("What was {owner}'s first vote for the {noun}?", "What was {owner}'s vote for the {noun} at first?"),
+    "earlier": ("What was {owner}'s {noun} before the last change?", "What was {owner}'s earlier {noun}, before it changed?"),
+    "vote_earlier": ("What was {owner}'s vote for the {noun} before the last change?",),
     "decision_earlier": (
-        "What was the first group decision on the {noun}?",
-        "What was the group decision on the {noun} at first?",
+        "What was the group decision on the {noun} before the last change?",
+        "What was the earlier group decision on the {noun}?",
     ),
     "stance": ("What is {owner}'s stance on the {noun}?", "What is {owner}'s stance on the {noun} now?"),
-    "stance_earlier": ("What was {owner}'s stance on the {noun} at first?", "What was {owner}'s first stance on the {noun}?"),
-    "vote": ("What is {owner}'s vote for the {noun}?", "What does {owner}'s vote for the {noun} say now?"),
+    "vote": ("What is {owner}'s vote for the {noun}?", "What is {owner}'s vote for the {noun} now?"),
     "decision": ("What is the group decision on the {noun}?", "What is the final group decision on the {noun}?"),
     "habit": ("What is {owner}'s usual {noun}?",),
     "norm": ("What is the group norm for {noun}?",),
     "exception": ("Who is the exception to the {noun} norm?", "Who does not follow the {noun} norm, as the exception?"),
     "relation": ("What is {owner}'s relation to {other}?",),
-    "never": ("What is {owner}'s {noun}?", "What is {owner}'s {noun} now?"),
+    "never": STATED,
 }
 
 
@@ -61,10 +65,13 @@ class Draft:
     evidence: tuple[str, ...] = ()
 
 
-def ask(story: Story, rng: random.Random) -> tuple[Question, ...]:
-    """Questions at the end of a network, ids q01, q02, ..: kinds in turn, so that rare ones get their share."""
+def ask(story: Story, told: Sequence[Line], rng: random.Random) -> tuple[Question, ...]:
+    """Questions at the end of a network, ids q01, q02, ..: kinds in turn, so that rare ones get their share.
+
+    `told` holds the network's lines: message m1 is told[0].
+    """
     pools: dict[str, list[Draft]] = {}
-    for draft in [*_on_slots(story, rng), *_never(story, rng)]:
+    for draft in [*_on_slots(story, told, rng), *_never(story, told, rng)]:
         pools.setdefault(draft.kind, []).append(draft)
     for pool in pools.values():
         rng.shuffle(pool)
@@ -80,15 +87,15 @@ def ask(story: Story, rng: random.Random) -> tuple[Question, ...]:
     )
 
 
-def _on_slots(story: Story, rng: random.Random) -> Iterator[Draft]:
-    told = [slot for slot in story.slots if slot.nodes]
-    for slot in told:
+def _on_slots(story: Story, told: Sequence[Line], rng: random.Random) -> Iterator[Draft]:
+    slots = [slot for slot in story.slots if slot.nodes]
+    for slot in slots:
         head, first = slot.nodes[-1], slot.nodes[0]
-        rivals = sum(one.kind == "report" and one.owner == slot.owner and one.noun == slot.noun for one in told)
+        rivals = sum(one.kind == "report" and one.owner == slot.owner and one.noun == slot.noun for one in slots)
 
         def draft(kind: str, answer: str, evidence: tuple[str, ...], wording: str = "", slot: Slot = slot) -> Draft:
             text = rng.choice(WORDINGS[wording or kind])
-            fields = {"owner": slot.owner, "source": slot.source, "noun": slot.noun, "value": slot.value, "other": slot.other}
+            fields = {"owner": slot.owner, "source": slot.source, "noun": slot.title, "value": slot.value, "other": slot.other}
             return Draft(kind, text.format(**fields), answer, evidence)
 
         match slot.kind:
@@ -112,17 +119,27 @@ def _on_slots(story: Story, rng: random.Random) -> Iterator[Draft]:
                 yield draft("exception", slot.owner, head.evidence)
             case "habit" | "norm" | "relation":
                 yield draft(slot.kind, head.value, head.evidence)
-        if len(slot.nodes) > 1 and rivals < 2:
-            wordings = {"fact": "earlier", "report": "earlier", "stance": "stance_earlier", "vote": "vote_earlier"}
-            wordings["decision"] = "decision_earlier"
-            if slot.kind in wordings and first.value != head.value:
-                yield draft("earlier", first.value, first.evidence, wordings[slot.kind])
+        wording = {"fact": "earlier", "report": "earlier", "vote": "vote_earlier", "decision": "decision_earlier"}.get(
+            slot.kind
+        )
+        if wording and len(slot.nodes) > 1 and rivals < 2 and not _clouded(slot, told):
+            yield draft("earlier", slot.nodes[-2].value, slot.nodes[-2].evidence, wording)
 
 
-def _never(story: Story, rng: random.Random) -> Iterator[Draft]:
-    """About an attribute that nobody in this network has, though somebody may have wished for it."""
-    held = {slot.noun for slot in story.slots if slot.owner != GROUP}
-    free = [noun for noun in ATTRIBUTES if noun not in held]
-    for noun in rng.sample(free, min(2, len(free))):
-        text = rng.choice(WORDINGS["never"]).format(owner=rng.choice(story.names), noun=noun)
+def _clouded(slot: Slot, told: Sequence[Line]) -> bool:
+    """Whether the owner spoke of the noun between the last two values, so that "before" could mean those words."""
+    start, stop = (int(node.evidence[at].removeprefix("m")) for node, at in ((slot.nodes[-2], -1), (slot.nodes[-1], 0)))
+    return any(line.speaker == slot.owner and slot.noun in line.text for line in told[start : stop - 1])
+
+
+def _never(story: Story, told: Sequence[Line], rng: random.Random) -> Iterator[Draft]:
+    """About an attribute that nobody in this network has: one of them, where possible, that the person wished for or
+    was asked about."""
+    held = {slot.noun for slot in story.slots}
+    pairs = [(noun, owner) for noun in ATTRIBUTES if noun not in held for owner in story.names]
+    lured = [
+        (noun, owner) for noun, owner in pairs if any(noun in line.text and owner in line.speaker + line.text for line in told)
+    ]
+    for noun, owner in {rng.choice(pool): None for pool in (lured, pairs) if pool}:
+        text = rng.choice(WORDINGS["never"]).format(owner=owner, noun=ATTRIBUTES[noun])
         yield Draft("never", text, NOT_MENTIONED)

@@ -21,7 +21,7 @@ class Story:
         self.config, self.split, self.rng = config, split, rng
         self.taken: set[str] = set()
         self.names = tuple(coin(rng, split, self.taken).capitalize() for _ in range(rng.randint(*config.members)))
-        self.nouns = tuple(rng.sample(ATTRIBUTES, NOUNS))
+        self.nouns = tuple(rng.sample(tuple(ATTRIBUTES), NOUNS))
         topics = rng.sample(TOPICS, len(TOPICS))
         self.hot, self.plans = tuple(topics[:HOT]), tuple(topics[HOT:])
         self.slots: list[Slot] = []
@@ -149,8 +149,7 @@ class Story:
         if kind == "repeat" and known:
             return self._repeat(rng.choice(known))
         if kind == "once":
-            past, present = rng.choice(tuple(HABITS.values()))
-            text = rng.choice(wording.ONCE).format(past=past, present=present, **fields)
+            text = rng.choice(wording.ONCE).format(past=rng.choice(tuple(HABITS.values())), **fields)
         elif kind == "topic":
             text = rng.choice(wording.TOPIC_LURES).format(noun=rng.choice(self.hot + self.plans), **fields)
         else:
@@ -163,7 +162,10 @@ class Story:
         if slot.kind == "fact" and self.rng.random() < self.config.elliptic:
             first, second = (self._fill(text, slot, slot.value) for text in self.rng.choice(wording.ASKED_REPEAT))
             return Block((Line(self._another(speaker), first), Line(speaker, second, reply=True)))
-        return Block((Line(speaker, self._fill(self.rng.choice(wording.REPEAT[slot.kind]), slot, slot.value)),))
+        wordings = wording.REPEAT[slot.kind]
+        if slot.kind == "stance":
+            wordings += wording.STANCE[slot.value]  # only the memory tells it from news
+        return Block((Line(speaker, self._fill(self.rng.choice(wordings), slot, slot.value)),))
 
     # -- words -------------------------------------------------------------------------------------------------
 
@@ -171,9 +173,8 @@ class Story:
         return self.rng.choice([one for one in self.names if one != name])
 
     def _fill(self, text: str, slot: Slot, value: str, owner: str = "") -> str:
-        past, present = HABITS.get(slot.noun, ("", ""))
         old = slot.value if slot.nodes else ""
-        fields = {"noun": slot.noun, "value": value, "old": old, "other": slot.other, "past": past, "present": present}
+        fields = {"noun": slot.noun, "value": value, "old": old, "other": slot.other, "past": HABITS.get(slot.noun, "")}
         return text.format(owner=owner or slot.owner, **fields)
 
     def _dress(self, text: str) -> str:

@@ -7,34 +7,28 @@ import random
 
 from data.gym.config import Split
 
-ATTRIBUTES = (
-    "locker",
-    "desk",
-    "pet",
-    "city",
-    "tea",
-    "team",
-    "project",
-    "bike",
-    "street",
-    "snack",
-    "band",
-    "room",
-    "boat",
-    "code",
-)
+# what people say in the chat -> what the memory and the questions call it: each second word belongs to one attribute
+ATTRIBUTES = {
+    "locker": "locker code",
+    "desk": "desk spot",
+    "pet": "pet name",
+    "city": "home city",
+    "tea": "tea brand",
+    "seat": "seat row",
+    "project": "project title",
+    "bike": "bike model",
+    "street": "street address",
+    "snack": "snack flavour",
+    "band": "favourite band",
+    "room": "room label",
+    "boat": "boat dock",
+    "phone": "phone maker",
+}
 TOPICS = ("picnic", "hike", "quiz", "concert", "dinner", "trip", "tournament", "workshop", "party", "festival")
 CUSTOMS = ("lunch", "cleaning", "birthdays", "parking", "deliveries", "goodbyes")
 RELATIONS = ("cousin", "neighbour", "roommate", "classmate", "twin", "rival", "partner", "teammate")
-# noun of the usual thing -> (past, present): a habit is told by its verb and recorded by its noun
-HABITS = {
-    "drink": ("drank", "drink"),
-    "dish": ("cooked", "cook"),
-    "song": ("sang", "sing"),
-    "outfit": ("wore", "wear"),
-    "order": ("ordered", "order"),
-    "game": ("played", "play"),
-}
+# noun of the usual thing -> what was done with it: a habit is told by its verb and recorded by its noun
+HABITS = {"drink": "drank", "dish": "cooked", "song": "sang", "outfit": "wore", "order": "ordered", "game": "played"}
 
 ONSETS = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "br", "dr", "gr", "kl", "pl", "tr", "sk", "st"]
 VOWELS = "aiou"  # without e no generated word is an English function word

@@ -194,7 +194,7 @@ SMALL_TALK = (
     "sorry for the late reply",
     "that film last night was so good",
     "see you all tomorrow then",
-    "my phone is almost empty again",
+    "my battery is almost empty again",
     "ok sounds good to me {other}",
     "no idea, ask {other} maybe",
     "happy friday to all of you",

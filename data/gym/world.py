@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from data.gym.vocabulary import ATTRIBUTES
 from data.gym.wording import content
 from data.memory.records import Layer, UType
 
@@ -45,8 +46,13 @@ class Slot:
     def value(self) -> str:
         return self.nodes[-1].value
 
+    @property
+    def title(self) -> str:
+        """What the memory and the questions call the noun."""
+        return ATTRIBUTES[self.noun] if self.kind in ("fact", "report") else self.noun
+
     def content(self, value: str) -> str:
-        return content(self.kind, self.owner, self.noun, value, self.other)
+        return content(self.kind, self.owner, self.title, value, self.other)
 
 
 @dataclass(frozen=True, slots=True)
