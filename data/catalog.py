@@ -6,6 +6,7 @@ from pathlib import Path
 
 from data import socialmem
 from data.fetch import FETCH_COMMAND, default_folder
+from data.importers import socialmem_tables
 from data.network import DataError, Network
 from data.teacher import Teacher, load_teacher
 
@@ -33,7 +34,12 @@ def load_networks(name_or_path: str | Path, socialmem_folder: str | Path | None 
                 f"networks: {str(name_or_path)!r} is neither `own`, `socialmem` nor a file or folder; check the path"
             )
     networks = root / "networks" if (root / "networks").is_dir() else root
-    return [(network, _teacher(network)) for network in socialmem.load(networks)]
+    return [(network, _teacher(network)) for network in _load(networks)]
+
+
+def _load(path: Path) -> list[Network]:
+    """The published tables, as fetch leaves them, or the nested form."""
+    return socialmem_tables.load(path) if socialmem_tables.has_tables(path) else socialmem.load(path)
 
 
 def _teacher(network: Network) -> Teacher | None:
