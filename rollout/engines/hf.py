@@ -18,7 +18,7 @@ from transformers import DynamicCache, PreTrainedModel
 from data.network import DataError
 from rollout.engines.base import Completion, FinishReason, Request
 from rollout.engines.nucleus import choose
-from rollout.engines.rows import RowCache
+from rollout.engines.rows import RowCache, stepping
 
 UNIFORMS = 64  # random numbers drawn at once for a row
 MIN_SHARED = 64  # a shared beginning shorter than this is read again
@@ -163,17 +163,24 @@ class _Batch:
             if not rows:
                 break
             self.width += 1
-            logits = self.engine.model(
-                input_ids=token[:rows, None],
-                attention_mask=self.mask[:rows, :, :, : self.width],
-                position_ids=self.position[:rows, None],
-                past_key_values=cache,
-                use_cache=True,
-            ).logits[:, -1]  # [rows, V]
+            logits = self._next_logits(cache, token[:rows, None])
             self.position += 1
             step += 1
         made = zip(self.tokens, self.logprobs, self.finish, strict=True)
         return [Completion(tuple(ids), tuple(values), why, self.engine.version) for ids, values, why in made]
+
+    def _next_logits(self, cache: RowCache, token: Tensor) -> Tensor:
+        """Run one step of the rows' newest tokens [R, 1]; logits [R, V]."""
+        rows = len(token)
+        with stepping(self.engine.model.config):
+            output = self.engine.model(
+                input_ids=token,
+                attention_mask=self.mask[:rows, :, :, : self.width],
+                position_ids=self.position[:rows, None],
+                past_key_values=cache,
+                use_cache=True,
+            )
+        return output.logits[:, -1]
 
     def _record(self, tokens: list[int], logprobs: list[float]) -> list[int]:
         """Append a step to every row; the rows that finish with it, last row first."""

@@ -1,13 +1,46 @@
-"""The key-value cache of a running batch: rows of one buffer, filled from prompts, emptied as rows finish."""
+"""A running batch: its key-value cache (rows of one buffer, filled from prompts, emptied as rows finish), and the attention
+of one decoding step over it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache, DynamicCache
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, Cache, DynamicCache, PretrainedConfig
 from transformers.cache_utils import DynamicLayer
+
+STEP_ATTENTION = "writer_step"
+
+
+def step_attention(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, scaling: float, **kwargs: Any
+) -> tuple[Tensor, None]:
+    """sdpa for one new token a row: query [R, H, 1, D], key and value [R, H', C, D], mask [R, 1, 1, C] -> [R, 1, H, D].
+
+    The query heads that share a key head stand where tokens usually do, so that keys and values are not repeated.
+    """
+    rows, heads, _, size = query.shape
+    grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size)  # [R, H', H / H', D]
+    mixed = scaled_dot_product_attention(grouped, key, value, attn_mask=attention_mask, scale=scaling)
+    return mixed.reshape(rows, 1, heads, size), None
+
+
+AttentionInterface.register(STEP_ATTENTION, step_attention)
+
+
+@contextmanager
+def stepping(config: PretrainedConfig) -> Iterator[None]:
+    """Inside, a model of this config attends by `step_attention`."""
+    before = config._attn_implementation
+    config._attn_implementation = STEP_ATTENTION
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
 
 
 class RowLayer(DynamicLayer):

@@ -19,6 +19,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Literal
 
+from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerBase
 
 from data.memory.records import Layer, Record
@@ -36,6 +37,11 @@ def one_line(text: str) -> str:
     """The text on a single line: every kind of line break becomes a visible mark, other control characters a space."""
     joined = LINE_BREAK.join(part.strip() for part in text.strip().splitlines())
     return "".join(" " if ord(char) < 32 or 127 <= ord(char) < 160 else char for char in joined)
+
+
+def _structural(token: AddedToken) -> bool:
+    """Special tokens, and plain added ones that are markup (`<tool_call>`); other added tokens are vocabulary."""
+    return token.special or re.fullmatch(r"<.+>", token.content) is not None
 
 
 class WriterPrompt:
@@ -57,7 +63,7 @@ class WriterPrompt:
         self.hash: str = hashlib.sha256("\0".join([style, *texts]).encode()).hexdigest()
         self._system = texts[0].strip() if style == "full" else ""
         self._user = Template(texts[-1].strip())
-        added = {token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+        added = {token.content: number for number, token in tokenizer.added_tokens_decoder.items() if _structural(token)}
         added |= dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
         self._added_ids = frozenset(added.values())
         names = sorted((name for name in added if name.strip()), key=len, reverse=True)
@@ -92,7 +98,7 @@ class WriterPrompt:
         return text
 
     def safe(self, text: str) -> str:
-        """The text with every spelling of a special token broken by a space."""
+        """The text with every spelling of a structural token broken by a space."""
         while self._added.search(text):
             text = self._added.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
         return text

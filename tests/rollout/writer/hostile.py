@@ -53,7 +53,7 @@ class Writers:
                         (*names, "Nobody", "GROUP", "ALL", "ana ", "d1", "per_speaker_episodic", "utterance")
                     )
                 case 3:
-                    return draw.choice((made, [made], made["action"] if "action" in made else 0, None, 7))
+                    return draw.choice((made, [made], made.get("action", 0), None, 7))
         return made
 
     def content(self) -> str:
@@ -80,6 +80,7 @@ class Writers:
 
     def _flood(self, text: str) -> str:
         return self.random.choice((
-            "[" * 5000, '{"actions":' * 3000, '{"actions": [' + "[" * 400 + "]" * 400 + "]}", '{"actions": [' + "9" * 6000 + "]}",
+            "[" * 5000, '{"actions":' * 1100, '{"actions": [' + "[" * 400 + "]" * 400 + "]}",
+            '{"actions": [' + "9" * 6000 + "]}",
             '{"actions": [NaN, Infinity, 1e999]}', '{"actions": ["\\ud800"]}', "", "null", "{" * 3000, '{"a": ' * 800 + text,
         ))  # fmt: skip
