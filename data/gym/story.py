@@ -25,7 +25,7 @@ class Story:
         topics = rng.sample(TOPICS, len(TOPICS))
         self.hot, self.plans = tuple(topics[:HOT]), tuple(topics[HOT:])
         self.slots: list[Slot] = []
-        self.touched: set[Slot] = set()  # slots written in the open segment: a slot changes at most once there
+        self.touched: set[Slot] = set()  # slots written or repeated in the open segment: once each
 
     def open_segment(self) -> None:
         self.touched.clear()
@@ -158,6 +158,7 @@ class Story:
 
     def _repeat(self, slot: Slot) -> Block:
         """The current value of a slot, told again by who told it last."""
+        self.touched.add(slot)
         speaker = slot.nodes[-1].speaker
         if slot.kind == "fact" and self.rng.random() < self.config.elliptic:
             first, second = (self._fill(text, slot, slot.value) for text in self.rng.choice(wording.ASKED_REPEAT))
