@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from data.network import DataError
 from writer_rl import grpo, sft
@@ -31,6 +32,7 @@ def main(phase: Phase, default: str) -> None:
 def run(phase: Phase, recipe: Recipe) -> str:
     """One training phase; the recipe as resolved is kept beside the run."""
     seed_everything(recipe.seed)
+    disable_progress_bar()  # a bar for every saved file would bury the run's own
     recipe.folder.mkdir(parents=True, exist_ok=True)
     (recipe.folder / "recipe.yaml").write_text(recipe.to_yaml(), "utf-8")
     return str({"sft": sft.train, "grpo": grpo.train}[phase](recipe))

@@ -130,9 +130,6 @@ def samples_of(groups: Sequence[Sequence[Trajectory]], scored: Sequence[GroupSco
     made = []
     for group, scores in zip(groups, scored, strict=True):
         for trajectory, one in zip(group, scores.scores, strict=True):
-            episode = Episode(
-                tuple(write.segment for write in trajectory.writes), trajectory.round, trajectory.visit, trajectory.g
-            )
             for t, (write, ret) in enumerate(zip(trajectory.writes, one.returns, strict=True)):
                 made.append(Sample(trajectory.key(t), write.prompt_ids, write.completion.token_ids, ret))
     return made

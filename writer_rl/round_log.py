@@ -86,9 +86,6 @@ def trace_rows(
     """Every write of a round: completion, actions with their fate, reward parts, advantage (none: left out)."""
     for group, scores in zip(groups, scored, strict=True):
         for trajectory, one in zip(group, scores.scores, strict=True):
-            episode = Episode(
-                tuple(write.segment for write in trajectory.writes), trajectory.round, trajectory.visit, trajectory.g
-            )
             for t, (write, position) in enumerate(zip(trajectory.writes, one.positions, strict=True)):
                 key = trajectory.key(t)
                 yield {
