@@ -25,6 +25,8 @@ def _tables(db: sqlite3.Connection) -> None:
            time TEXT NOT NULL, instant TEXT, zone_assumed INTEGER NOT NULL, reply_to TEXT,
            segment INTEGER REFERENCES segments (t), UNIQUE (channel, key), UNIQUE (session, turn))""",
         "CREATE INDEX messages_segment ON messages (segment)",
+        "CREATE INDEX messages_channel ON messages (channel)",
+        "CREATE INDEX segments_unwritten ON segments (t) WHERE written = 0",
         """CREATE TABLE derived (place INTEGER PRIMARY KEY, entry_id TEXT NOT NULL UNIQUE, content TEXT NOT NULL,
            owner TEXT REFERENCES members (id), source TEXT REFERENCES members (id), layer TEXT NOT NULL, utype TEXT NOT NULL,
            session TEXT NOT NULL, turn INTEGER NOT NULL, turn_created INTEGER NOT NULL, ts TEXT NOT NULL,
@@ -33,7 +35,7 @@ def _tables(db: sqlite3.Connection) -> None:
         """CREATE TABLE outcomes (segment INTEGER NOT NULL REFERENCES segments (t), place INTEGER NOT NULL,
            fate TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL, entry_id TEXT, attempt TEXT NOT NULL,
            PRIMARY KEY (segment, place)) WITHOUT ROWID""",
-        "CREATE TABLE vectors (entry_id TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE vectors (entry_id TEXT PRIMARY KEY, vector BLOB NOT NULL)",
         "CREATE TABLE answers (id INTEGER PRIMARY KEY, question TEXT NOT NULL, row TEXT NOT NULL)",
         """CREATE TRIGGER derived_stays BEFORE DELETE ON derived
            BEGIN SELECT RAISE(ABORT, 'derived records are never deleted'); END""",

@@ -108,7 +108,7 @@ class Reader:
         records = list(state)
         stored = {
             row["entry_id"]: row["vector"]
-            for row in self._store.rows("SELECT entry_id, vector FROM vectors WHERE entry_id LIKE 'd%'")
+            for row in self._store.rows("SELECT entry_id, vector FROM vectors WHERE entry_id >= 'd' AND entry_id < 'e'")
         }
         vectors = self._complete(records, [stored.get(record.entry_id) for record in records])
         for record, vector in zip(records, vectors, strict=True):
