@@ -48,3 +48,13 @@ def ranking(records: Sequence[Record], scores: Sequence[float]) -> list[int]:
     """Indices [n], best first: score, then confidence, then id (design section 4: ties by id)."""
     keys = [(-score, -record.confidence, id_key(record.entry_id)) for record, score in zip(records, scores, strict=True)]
     return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def best(records: Sequence[Record], scores: np.ndarray, count: int) -> list[int]:
+    """The first `count` of `ranking`, without sorting the rest. `scores` float64 [n]."""
+    if count <= 0 or not len(records):
+        return []
+    kth = max(0, len(records) - count)
+    near = np.flatnonzero(scores >= np.partition(scores, kth)[kth])  # ties at the cut included
+    order = ranking([records[index] for index in near], scores[near].tolist())
+    return [int(near[index]) for index in order[:count]]

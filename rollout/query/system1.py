@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rollout.memory.vectors import cosines, ranking
+from rollout.memory.vectors import best, cosines, ranking
 from rollout.query.config import Budgets
 from rollout.query.roles import AskRole, Call, Candidate, Missing, Query, SelectRole
 from rollout.query.view import MemoryView
@@ -98,9 +98,10 @@ class Track:
 
     def _recall(self, vector: np.ndarray, count: int) -> list[int]:
         """The nearest `count` messages that hold any text."""
-        scores = cosines(self._vectors, vector)
-        order = ranking(self._view.verbatim, scores.tolist())
-        return [index for index in order if self._view.verbatim[index].content.strip()][:count]
+        telling = self._view.telling
+        records = [self._view.verbatim[index] for index in telling]
+        near = best(records, cosines(self._vectors, vector)[telling], count)
+        return [int(telling[index]) for index in near]
 
     def _order(self, pool: Iterable[int]) -> list[int]:
         members = sorted(pool)

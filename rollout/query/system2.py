@@ -11,7 +11,7 @@ from data.memory.records import Record
 from data.memory.state import State
 from data.network import GROUP
 from rollout.memory.embedder import Embedder, Thresholds
-from rollout.memory.vectors import cosines, embed_records, id_key, ranking
+from rollout.memory.vectors import best, cosines, embed_records, id_key
 from rollout.query.config import Budgets
 from rollout.query.evidence import Row, RowStatus, Tense
 from rollout.query.project import Projection
@@ -97,9 +97,7 @@ def _chains(state: State, embedder: Embedder, issue: np.ndarray) -> list[_Chain]
 
 
 def _own_message(name: str, view: MemoryView, raw: np.ndarray, least: float) -> Record | None:
-    own = [index for index, record in enumerate(view.verbatim) if record.owner == name and record.content.strip()]
-    near = [index for index in own if raw[index] >= least]
-    if not near:
-        return None
-    best = ranking([view.verbatim[index] for index in near], [float(raw[index]) for index in near])[0]
-    return view.verbatim[near[best]]
+    own = view.told_by.get(name, np.zeros(0, dtype=np.int64))
+    near = own[raw[own] >= least]
+    first = best([view.verbatim[index] for index in near], raw[near], 1)
+    return view.verbatim[near[first[0]]] if first else None

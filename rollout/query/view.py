@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,10 +22,11 @@ class MemoryView:
     looked up; `vectors` [n, dim], where computed already (`prepared`)."""
 
     roster: Roster
-    verbatim: Sequence[Record]
-    state: State
-    message_ids: Sequence[str] = ()
-    vectors: np.ndarray | None = None
+    # left out of repr: asyncio asks for one of every finished task, and 120,000 records take seconds
+    verbatim: Sequence[Record] = field(repr=False)
+    state: State = field(repr=False)
+    message_ids: Sequence[str] = field(default=(), repr=False)
+    vectors: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, network: Network, state: State | None = None) -> MemoryView:
@@ -47,6 +48,19 @@ class MemoryView:
     @cached_property
     def by_id(self) -> Mapping[str, Record]:
         return {record.entry_id: record for record in self.verbatim}
+
+    @cached_property
+    def telling(self) -> np.ndarray:
+        """Indices of the messages that hold any text, int64 [m]."""
+        return np.flatnonzero([bool(record.content.strip()) for record in self.verbatim])
+
+    @cached_property
+    def told_by(self) -> Mapping[str, np.ndarray]:
+        """Owner -> indices of the owner's messages that hold any text."""
+        found: dict[str, list[int]] = {}
+        for index in self.telling.tolist():
+            found.setdefault(self.verbatim[index].owner, []).append(index)
+        return {owner: np.array(indices) for owner, indices in found.items()}
 
     @cached_property
     def entry_of(self) -> Mapping[str, str]:

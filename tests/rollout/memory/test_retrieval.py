@@ -13,7 +13,7 @@ from data.network import Member, Message, Network, Roster, Session
 from data.segments import Segment, segments
 from rollout.memory.embedder import HashEmbedder, Thresholds
 from rollout.memory.provenance import support
-from rollout.memory.vectors import id_key, memory_text, query_text, ranking
+from rollout.memory.vectors import best, id_key, memory_text, query_text, ranking
 
 
 def one_segment(*texts: str) -> Segment:
@@ -72,3 +72,9 @@ def test_provenance_is_never_empty_and_stays_inside_the_segment(messages: list[s
 def test_hash_and_minilm_thresholds_differ() -> None:
     assert HashEmbedder().thresholds != Thresholds()
     assert pytest.approx((0.25, 0.30, 0.25)) == (Thresholds().provenance, Thresholds().row, Thresholds().fallback)
+
+
+@given(st.lists(st.sampled_from([0.1, 0.2, 0.3]), max_size=12), st.integers(0, 14))
+def test_the_best_are_the_head_of_the_ranking_ties_included(scores: list[float], count: int) -> None:
+    records = one_segment(*["same"] * max(1, len(scores))).verbatim[: len(scores)]
+    assert best(records, np.array(scores), count) == ranking(records, scores)[:count]
