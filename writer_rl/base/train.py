@@ -26,6 +26,7 @@ from writer_rl.base.tokenizer import build
 from writer_rl.cases import make_case
 from writer_rl.examples import Example, examples_of
 
+COPIED = 0.7  # loss on plain copies at which the gym begins
 PROMPT_WEIGHT = 0.1  # share of the loss on prompt tokens: names and attributes recur there too
 
 
@@ -93,7 +94,7 @@ def copied(model: Qwen2ForCausalLM, held: list[Example]) -> tuple[float, float]:
 def main(
     to: Path,
     minutes: float = 45.0,
-    copy_minutes: float = 4.0,
+    copy_minutes: float = 12.0,
     layers: int = 5,
     width: int = 256,
     tokens: int = 12288,
@@ -126,10 +127,12 @@ def main(
     stream = batches(gym_stream(prompt, config, seed), tokens)
     curve: list[dict[str, float]] = []
     begun, step, seen, next_look = time.monotonic(), 0, 0, copy_minutes
+    copying, gym_begun, recent = True, 0.0, float("inf")
     while (spent := (time.monotonic() - begun) / 60) < minutes:
-        copying = spent < copy_minutes
+        if copying and (spent >= copy_minutes or recent < COPIED):
+            copying, gym_begun = False, spent
         batch = [copies(rng, vocabulary) for _ in range(24)] if copying else next(stream)  # many small steps first
-        gym_share = (spent - copy_minutes) / (minutes - copy_minutes)
+        gym_share = 0.0 if copying else (spent - gym_begun) / (minutes - gym_begun)
         factor = min(1.0, (step + 1) / 50) * (1.0 if gym_share < 0.5 else max(0.02, 2 * (1 - gym_share)))
         for optimizer in optimizers:
             optimizer.param_groups[0]["lr"] = lr * factor
@@ -140,6 +143,7 @@ def main(
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         step += 1
+        recent = completion.item() if recent == float("inf") else 0.9 * recent + 0.1 * completion.item()
         seen += sum(len(one.prompt_ids) + len(one.completion_ids) for one in batch)
         if step % 20 == 0 or spent >= next_look:
             row = {"minutes": round(spent, 2), "step": step, "tokens": seen, "loss": round(completion.item(), 4)}
