@@ -34,7 +34,7 @@ def run(phase: Phase, recipe: Recipe) -> str:
     seed_everything(recipe.seed)
     disable_progress_bar()  # a bar for every saved file would bury the run's own
     recipe.folder.mkdir(parents=True, exist_ok=True)
-    (recipe.folder / "recipe.yaml").write_text(recipe.to_yaml(), "utf-8")
+    (recipe.folder / f"recipe-{phase}.yaml").write_text(recipe.to_yaml(), "utf-8")
     return str({"sft": sft.train, "grpo": grpo.train}[phase](recipe))
 
 

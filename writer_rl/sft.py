@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -59,9 +60,11 @@ def train(recipe: Recipe) -> Path:
         random.Random(f"{recipe.seed}/sft/{epoch}").shuffle(order)
         for step in range(steps_an_epoch):
             chosen = order[step * recipe.sft.batch_size : (step + 1) * recipe.sft.batch_size]
+            begun = time.perf_counter()
             values = _step(runtime, policy, [examples[i] for i in chosen], optimizer)
             scheduler.step()
-            logbook.log(epoch * steps_an_epoch + step, values | {"epoch": epoch + (step + 1) / steps_an_epoch})
+            values |= {"epoch": epoch + (step + 1) / steps_an_epoch, "time/step": time.perf_counter() - begun}
+            logbook.log(epoch * steps_an_epoch + step, values)
             bar.set_postfix(loss=f"{values['loss']:.4f}")
             bar.update()
         table.append(_judge(runtime, policy, dev, epoch + 1))
