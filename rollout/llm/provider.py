@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class Answered:
     cost_usd: float | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Transient(Exception):
     """A failure worth another attempt. `retry_after` is what the server asked for, in seconds."""
 
@@ -77,6 +78,9 @@ def load_litellm() -> Any:
     import litellm
 
     litellm.suppress_debug_info = True
+    logger = logging.getLogger("LiteLLM")
+    if logger.level in (logging.NOTSET, logging.WARNING):  # it warns of every new event loop
+        logger.setLevel(logging.ERROR)
     return litellm
 
 

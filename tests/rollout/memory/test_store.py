@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -162,6 +163,59 @@ def test_a_crash_between_verbatim_and_derived_write_changes_nothing_on_retry(
         assert (count(store, "messages"), count(store, "derived"), count(store, "segments")) == (2, 1, 1)
         again = write_segment(store, segment, [ADD, ADD], support(HashEmbedder()), SOURCE)
         assert again.repeated and count(store, "derived") == 1 and again.outcomes[0].entry_id == "d1"
+
+
+def test_a_process_killed_inside_a_write_leaves_nothing_half_done(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; import rollout.memory.store as store\n"
+        "from rollout.memory.incoming import Incoming\n"
+        "def messages():\n"
+        "    yield Incoming('ann', 'one', id='m0'); yield Incoming('ben', 'two', id='m1'); os._exit(7)\n"
+        "store.Store(Path(sys.argv[1])).add(messages())"
+    )
+    with Store(tmp_path / "s") as store:
+        assert subprocess.run([sys.executable, "-c", script, str(tmp_path / "s")], check=False).returncode == 7
+        assert count(store, "messages") == count(store, "members") == 0
+        assert store.add(chat(2)).new == ("v1", "v2")
+
+
+ATTEMPTS = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "action": st.just("ADD"),
+            "content": st.sampled_from(["tea", "coffee", "Tea ", ""]),
+            "owner": st.sampled_from(["Ann", "ben", "GROUP", "Zoe"]),
+            "source": st.sampled_from(["Ann", "Ben", "GROUP"]),
+            "layer": st.sampled_from(["per_speaker_core", "group_insight", "per_speaker_episodic"]),
+            "utype": st.just("fact"),
+        }
+    ),
+    st.fixed_dictionaries(
+        {
+            "action": st.just("UPDATE"),
+            "entry_id": st.sampled_from(["d1", "d2", "d3", "d9"]),
+            "content": st.sampled_from(["water", "wine"]),
+        }
+    ),
+    st.just({"action": "NOOP"}),
+    st.just(7),
+)
+
+
+@given(st.lists(st.lists(ATTEMPTS, max_size=5), min_size=3, max_size=3))
+@settings(max_examples=25, deadline=None)
+def test_any_output_leaves_the_store_as_the_executor_leaves_a_state(outputs: list[list[object]]) -> None:
+    with TemporaryDirectory() as folder, Store(Path(folder) / "s", window=2) as store:
+        store.add(chat(6))
+        store.close_segments()
+        state = State()
+        for t, attempts in enumerate(outputs):
+            execute(state, attempts, store.segment(t), support(HashEmbedder()))
+        write(store, Scripted(*({"actions": one} for one in outputs)))
+        assert store.state() == state
+        with Store(Path(folder) / "s") as again:
+            assert again.state() == state
+            assert [again.entry(record.entry_id) for record in state] == list(state)
 
 
 def test_a_missing_writer_delays_segments_and_the_next_flush_goes_on(tmp_path: Path) -> None:
