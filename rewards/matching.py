@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from rewards.text import Text, blend, read, sequence_ratio, token_f1
+from rewards.text import SequenceMatcher, Text, blend, ratio_bound, read, token_f1
 
 THRESHOLD = 0.50  # of Eq. 14, and of chain edges
 
@@ -31,14 +31,17 @@ class Matcher:
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self._texts: dict[str, tuple[Text, int]] = {}
-        self._bits: dict[tuple[str, int], int] = {}
+        self._texts: dict[str, Text] = {}
+        self._searches: dict[str, SequenceMatcher[str]] = {}
         self._bars: dict[tuple[str, str], float] = {}
         self._kappas: dict[tuple[str, str], float] = {}
 
     def text(self, content: str) -> Text:
         """The content as the rewards read it."""
-        return self._read(content)[0]
+        found = self._texts.get(content)
+        if found is None:
+            found = self._texts[content] = read(content)
+        return found
 
     def kappa(self, predicted: str, reference: str) -> float:
         """kappa-bar where it reaches 0.50, else 0 (the threshold of Eq. 14; coordinates are the caller's to gate)."""
@@ -46,7 +49,9 @@ class Matcher:
         known = self._kappas.get(key)
         if known is None:
             self.counts.compared += 1
-            if self.ceiling(predicted, reference) < THRESHOLD:
+            if predicted == reference:
+                known = 1.0  # both terms are 1, whatever the text
+            elif self.ceiling(predicted, reference) < THRESHOLD:
                 self.counts.skipped += 1
                 known = 0.0
             else:
@@ -62,43 +67,25 @@ class Matcher:
         if known is None:
             a, b = self.text(predicted), self.text(reference)
             # A text against itself is one block from end to end, under autojunk too: no search is needed.
-            ratio = 1.0 if a.joined == b.joined else sequence_ratio(a, b)
+            ratio = 1.0 if a.joined == b.joined else self._ratio(a, b)
             known = self._bars[key] = blend(token_f1(a, b), ratio)
         return known
 
     def ceiling(self, predicted: str, reference: str) -> float:
-        """An upper bound of kappa-bar that needs no sequence search.
-
-        Matching blocks are disjoint in both strings, so no more characters can match than the two have in common
-        as multisets. The bound goes through the same roundings as kappa-bar, hence it is never below it.
-        """
-        a, letters_a = self._read(predicted)
-        b, letters_b = self._read(reference)
+        """An upper bound of kappa-bar without a search. It goes through the same roundings, hence is never below it."""
+        a, b = self.text(predicted), self.text(reference)
         f1 = token_f1(a, b)
-        if blend(f1, 1.0) < THRESHOLD:
-            return blend(f1, 1.0)
-        length = len(a.joined) + len(b.joined)
-        common = (letters_a & letters_b).bit_count()
-        return blend(f1, 2.0 * common / length if length else 1.0)
+        highest = blend(f1, 1.0)  # half of all pairs share so few words that not even equal strings would do
+        return highest if highest < THRESHOLD else blend(f1, ratio_bound(a, b))
 
-    def _read(self, content: str) -> tuple[Text, int]:
-        found = self._texts.get(content)
-        if found is None:
-            text = read(content)
-            found = self._texts[content] = (text, self._letters(text.joined))
-        return found
-
-    def _letters(self, joined: str) -> int:
-        """The multiset of characters as a bit set: one bit for each character's first, second, ... occurrence.
-
-        The common part of two multisets is then one `&` and a bit count.
-        """
-        letters = 0
-        occurrence: dict[str, int] = {}
-        for character in joined:
-            count = occurrence[character] = occurrence.get(character, 0) + 1
-            letters |= 1 << self._bits.setdefault((character, count), len(self._bits))
-        return letters
+    def _ratio(self, a: Text, b: Text) -> float:
+        """`sequence_ratio`, with what difflib learns about a reference kept for its next prediction."""
+        search = self._searches.get(b.joined)
+        if search is None:
+            search = self._searches[b.joined] = SequenceMatcher(None, "", b.joined)
+        search.set_seq1(a.joined)
+        ratio: float = search.ratio()
+        return ratio
 
 
 def align(weights: NDArray[np.float64]) -> list[tuple[int, int]]:
