@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -58,6 +59,7 @@ def train(recipe: Recipe) -> Path:
     cases = {case.network.id: case for case in load_cases(recipe.data, "train")}
     views = {name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()}
     config = update_config(runtime)
+    decode = partial(policy.tokenizer.decode, clean_up_tokenization_spaces=False)
 
     for index in tqdm(range(first, recipe.grpo.rounds), initial=first, total=recipe.grpo.rounds, desc="GRPO"):
         clock = Clock()
@@ -71,7 +73,7 @@ def train(recipe: Recipe) -> Path:
         with clock("update"):
             stats = update(policy, reference, samples, advantage.values, optimizer, scheduler, runtime.accelerator, config)
             asyncio.run(engine.sync((), version=index + 1))
-        logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run))
+        logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run, decode))
         logbook.log(index, metrics(groups, scored, advantage, stats, optimizer) | clock.metrics())
         watch = watch.after(stats)  # ends the run where the gate stays shut or updates are not finite
         if watch.warning:

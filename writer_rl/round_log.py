@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -11,10 +11,14 @@ from torch.optim import Optimizer
 
 from data.memory.actions import to_json
 from data.memory.executor import Outcome
+from data.segments import Segment
 from rollout.writer.trajectory import Trajectory, Write
 from writer_rl.advantages import Advantages, position_of
 from writer_rl.scoring import GroupScores
 from writer_rl.update_stats import UpdateStats
+
+Decode = Callable[[Sequence[int]], str]
+"""Token ids of a prompt -> its text, special tokens visible."""
 
 
 def metrics(
@@ -81,13 +85,22 @@ def _by_position(scored: Sequence[GroupScores], advantage: Advantages) -> dict[s
 
 
 def trace_rows(
-    groups: Sequence[Sequence[Trajectory]], scored: Sequence[GroupScores], advantage: Advantages, run: str
+    groups: Sequence[Sequence[Trajectory]], scored: Sequence[GroupScores], advantage: Advantages, run: str, decode: Decode
 ) -> Iterator[dict[str, Any]]:
-    """Every write of a round: completion, actions with their fate, reward parts, advantage (none: left out)."""
+    """Every write of a round: prompt, completion, actions with their fate, reward parts, advantage (none: left out).
+
+    What the trajectories of a group share is written once, in the rows of the first: `segment`, and the beginning of the
+    prompt (`prompt_shared` characters of the first trajectory's prompt at that position, then `prompt`). The row of the last
+    position holds the terminal `questions` with their verdicts.
+    """
     for group, scores in zip(groups, scored, strict=True):
-        for trajectory, one in zip(group, scores.scores, strict=True):
+        first = [decode(write.prompt_ids) for write in group[0].writes]  # [T]
+        asked = list(_questions(scores))  # [G]
+        for number, (trajectory, one) in enumerate(zip(group, scores.scores, strict=True)):
             for t, (write, position) in enumerate(zip(trajectory.writes, one.positions, strict=True)):
                 key = trajectory.key(t)
+                text = decode(write.prompt_ids) if number else first[t]
+                shared = _shared(first[t], text) if number else 0
                 yield {
                     "run": run,
                     "round": key.round,
@@ -96,9 +109,12 @@ def trace_rows(
                     "g": key.g,
                     "t": t,
                     "session": write.segment.session,
+                    **({} if number else {"segment": _segment(write.segment)}),
                     "pipeline_id": trajectory.pipeline_id,
                     "weights_version": write.completion.weights_version,
                     "prompt_tokens": len(write.prompt_ids),
+                    "prompt_shared": shared,
+                    "prompt": text[shared:],
                     "completion_tokens": len(write.completion.token_ids),
                     "finish_reason": write.completion.finish_reason,
                     "text": write.text,
@@ -109,7 +125,32 @@ def trace_rows(
                     "reward": position.parts(),
                     "owners": dict(position.levenshtein.owners),
                     "advantage": advantage.values.get(key),
+                    **({"questions": asked[number]} if t + 1 == len(trajectory.writes) else {}),
                 }
+
+
+def _questions(scores: GroupScores) -> Iterator[list[dict[str, Any]]]:
+    """For each trajectory what was answered with its memory, and the verdict without any."""
+    for arms in scores.qa.arms:
+        yield [
+            {"question": arm.question, "answer": arm.answer, "verdict": arm.verdict.kind.value, "without": base.verdict.kind.value}
+            for arm, base in zip(arms, scores.qa.baseline, strict=True)
+        ]
+
+
+def _shared(first: str, second: str) -> int:
+    """Characters that two texts have in common at their beginnings."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
+
+
+def _segment(segment: Segment) -> dict[str, Any]:
+    """Roster and messages, with the number of the first verbatim record: enough to build the segment again."""
+    return {
+        "first": segment.verbatim[0].turn_created,
+        "roster": [[member.id, member.label, member.bot] for member in segment.roster.members],
+        "messages": [[message.id, message.speaker, message.time, message.text] for message in segment.messages],
+    }
 
 
 def _fates(write: Write) -> Iterator[dict[str, Any]]:
