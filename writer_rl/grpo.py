@@ -59,6 +59,7 @@ def train(recipe: Recipe) -> Path:
     cases = {case.network.id: case for case in load_cases(recipe.data, "train")}
     views = {name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()}
     config = update_config(runtime)
+    asyncio.run(engine.sync((), version=first))
     decode = partial(policy.tokenizer.decode, clean_up_tokenization_spaces=False)
 
     for index in tqdm(range(first, recipe.grpo.rounds), initial=first, total=recipe.grpo.rounds, desc="GRPO"):

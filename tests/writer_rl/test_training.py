@@ -1,0 +1,200 @@
+"""SFT and GRPO through their real code on a tiny random model: what runs leave behind, and that they can go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from data.memory.actions import Noop, render
+from data.network import DataError
+from rollout.engines.base import RequestKey
+from rollout.engines.replay import ReplayEngine
+from tests.tiny import make_model, make_tokenizer
+from writer_rl import checkpoint, entry, grpo, sft
+from writer_rl.batches import batch_of
+from writer_rl.cases import load_cases
+from writer_rl.evaluation.evaluate import evaluate
+from writer_rl.evaluation.writers import empty_writer, teacher_writer
+from writer_rl.examples import Example
+from writer_rl.logbook import read_lines
+from writer_rl.logprobs import completion_logprobs
+from writer_rl.policy import Policy
+from writer_rl.recipe import Recipe, load
+from writer_rl.runtime import Runtime
+
+SMALL = [
+    "data.gym.train=2",
+    "data.gym.config={segments:[2,2],messages:[2,3],members:[2,3]}",
+    "sft.micro_batch_tokens=2048",
+    "grpo.group_size=2",
+    "grpo.max_new_tokens=300",
+    "eval.max_new_tokens=24",
+    "precision=fp32",
+]
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    make_model().save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def recipe(model_folder: Path, tmp_path: Path) -> Callable[..., Recipe]:
+    def make(*overrides: str, where: str = "runs") -> Recipe:
+        return load("tiny", [*SMALL, f"model.path={model_folder}", f"checkpoints={tmp_path / where}", *overrides])
+
+    return make
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Weights and optimizer of a checkpoint, byte by byte."""
+    return {path.name: path.read_bytes() for path in folder.rglob("*.safetensors") if path.name != "rng.safetensors"}
+
+
+def untimed(path: Path) -> list[dict[str, object]]:
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in read_lines(path)]
+
+
+def test_sft_lowers_the_loss_and_leaves_a_checkpoint_an_epoch(recipe: Callable[..., Recipe]) -> None:
+    made = recipe("sft.epochs=3", "sft.lr=3e-3")
+    entry.run("sft", made)
+    losses = [row["loss"] for row in read_lines(made.folder / "metrics-sft.jsonl")]
+    assert losses[-1] < losses[0] - 0.3
+    assert sft.selected(made.folder / "sft").name == "epoch-03"
+    assert sorted(path.name for path in (made.folder / "sft").glob("epoch-*")) == ["epoch-01", "epoch-02", "epoch-03"]
+
+
+def test_sft_goes_on_from_an_epoch_to_the_same_bytes(recipe: Callable[..., Recipe]) -> None:
+    whole, parts = recipe("sft.epochs=2", where="whole"), recipe("sft.epochs=1", where="parts")
+    entry.run("sft", whole)
+    entry.run("sft", parts)
+    again = recipe("sft.epochs=2", where="parts")
+    entry.run("sft", again)
+    assert bytes_of(whole.folder / "sft" / "epoch-02") == bytes_of(again.folder / "sft" / "epoch-02")
+    assert untimed(whole.folder / "metrics-sft.jsonl") == untimed(again.folder / "metrics-sft.jsonl")
+
+
+def test_four_rounds_equal_two_and_two_to_the_byte(recipe: Callable[..., Recipe]) -> None:
+    whole, parts = recipe("grpo.rounds=4", where="whole"), recipe("grpo.rounds=2", where="parts")
+    for made in (whole, parts):
+        entry.run("sft", made)
+        entry.run("grpo", made)
+    again = recipe("grpo.rounds=4", where="parts")
+    entry.run("grpo", again)
+    assert bytes_of(whole.folder / "grpo" / "round-0004") == bytes_of(again.folder / "grpo" / "round-0004")
+    assert untimed(whole.folder / "metrics-grpo.jsonl") == untimed(again.folder / "metrics-grpo.jsonl")
+    for index in range(4):
+        name = f"trace/grpo/round-{index:04d}.jsonl"
+        assert (whole.folder / name).read_bytes() == (again.folder / name).read_bytes()
+    assert bytes_of(whole.folder / "grpo" / "round-0004") != bytes_of(whole.folder / "grpo" / "round-0003")
+
+
+def test_a_run_does_not_go_on_under_another_recipe(recipe: Callable[..., Recipe]) -> None:
+    entry.run("sft", recipe("sft.epochs=1"))
+    with pytest.raises(DataError, match=r"another recipe \(different: sft\.lr\)"):
+        entry.run("sft", recipe("sft.epochs=2", "sft.lr=5e-4"))
+
+
+def test_grpo_without_an_sft_checkpoint_says_what_to_run(recipe: Callable[..., Recipe]) -> None:
+    with pytest.raises(DataError, match=r"run train_sft\.py"):
+        entry.run("grpo", recipe())
+
+
+def test_a_target_longer_than_the_limit_is_an_error_not_cut(recipe: Callable[..., Recipe]) -> None:
+    with pytest.raises(
+        DataError, match=r"network gym_train_0_0, position \d: the target has \d+ tokens, grpo\.max_new_tokens is 8"
+    ):
+        entry.run("sft", recipe("grpo.max_new_tokens=8"))
+
+
+def test_every_write_of_a_round_is_in_the_trace(recipe: Callable[..., Recipe]) -> None:
+    made = recipe("grpo.rounds=1", "grpo.networks_per_round=2")
+    entry.run("sft", made)
+    entry.run("grpo", made)
+    rows = read_lines(made.folder / "trace" / "grpo" / "round-0000.jsonl")
+    keys = [(row["network"], row["g"], row["t"]) for row in rows]
+    positions = {case.network.id: len(case.segments) for case in load_cases(made.data, "train")}
+    assert sorted(keys) == sorted((name, g, t) for name, count in positions.items() for g in range(2) for t in range(count))
+    assert all(row["reward"].keys() >= {"valid", "phi", "chain", "mem", "penalty", "qa_term", "return"} for row in rows)
+    assert len({row["pipeline_id"] for row in rows}) == 1
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, texts: Callable[[RequestKey], str]) -> None:
+    """Rollouts say given texts; the model is still the one that is trained on them."""
+    monkeypatch.setattr(Runtime, "engine", lambda self, policy: ReplayEngine(texts, self.prompt(policy)))
+
+
+def test_an_update_makes_the_better_trajectory_likelier(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recipe("grpo.rounds=1", "grpo.lr=1e-3", "data.gym.train=1", "grpo.beta=0")
+    entry.run("sft", made)
+    cases = {case.network.id: case for case in load_cases(made.data, "train")}
+
+    def text(key: RequestKey) -> str:
+        taught = cases[key.network].teacher
+        assert taught is not None
+        return render(taught[key.t]) if key.g == 0 else render([Noop()])
+
+    scripted(monkeypatch, text)
+    entry.run("grpo", made)
+    rows = read_lines(made.folder / "trace" / "grpo" / "round-0000.jsonl")
+    told = [row for row in rows if row["advantage"] is not None]
+    assert told
+    assert all((row["advantage"] > 0) == (row["g"] == 0) for row in told)
+    runtime = Runtime.of(made)
+    before, after = (
+        runtime.policy(folder) for folder in (sft.selected(made.folder / "sft"), made.folder / "grpo" / "round-0001")
+    )
+    prompt = runtime.prompt(before)
+    good = [Example((5, 6, 7), prompt.target_ids(row["text"])) for row in told if row["g"] == 0]
+    bad = [Example((5, 6, 7), prompt.target_ids(row["text"])) for row in told if row["g"] == 1]
+
+    def likelihood(policy: Policy, examples: list[Example]) -> float:
+        with torch.no_grad():
+            batch = batch_of(examples, range(len(examples)))
+            return float((completion_logprobs(policy.model, batch).sum(-1) / batch.completion_lengths).sum())
+
+    assert likelihood(after, good) - likelihood(before, good) > likelihood(after, bad) - likelihood(before, bad)
+
+
+def test_the_teacher_scores_one_and_the_empty_writer_gains_nothing(recipe: Callable[..., Recipe]) -> None:
+    made = recipe("data.gym.dev=3", "eval.max_new_tokens=300")
+    runtime = Runtime.of(made)
+    cases = load_cases(made.data, "dev")
+    prompt = runtime.prompt(runtime.policy())
+    rows = evaluate(runtime, teacher_writer(cases, prompt), cases, 2) + evaluate(runtime, empty_writer(prompt), cases, 2)
+    memory = {name: [row for row in rows if row["row"] == "memory" and row["writer"] == name] for name in ("teacher", "empty")}
+    assert [len(found) for found in memory.values()] == [3, 3]  # neither samples: once each
+    for row in memory["teacher"]:
+        assert (row["phi"], row["chain"], row["json"], row["schema"], row["penalty"]) == (1, 1, 1, 1, 0)
+        assert (row["attribution_errors"], row["stale_heads"], row["missed"]) == (0, 0, 0)
+    assert all(row["qa_gain"] == 0 for row in memory["empty"])
+    assert all(row["missed"] == row["gold_heads"] for row in memory["empty"])
+
+
+def test_a_checkpoint_reloads_to_equal_logits(recipe: Callable[..., Recipe]) -> None:
+    made = recipe("sft.epochs=1")
+    entry.run("sft", made)
+    folder = sft.selected(made.folder / "sft")
+    policy = Runtime.of(made).policy(folder)
+    weights = load_file(folder / "model.safetensors")
+    assert "lm_head.weight" not in weights  # tied
+    ids = torch.arange(12)[None]
+    with torch.no_grad():
+        first = policy.model(input_ids=ids).logits
+        second = checkpoint.load(folder).policy.model(input_ids=ids).logits
+    assert torch.equal(first, second)
+    assert json.loads((folder / "trainer" / "state.json").read_text())["pipeline_id"] == Runtime.of(made).pipeline.id
+
+
+def test_the_loop_reads_on_one_screen() -> None:
+    source = Path(grpo.__file__).read_text("utf-8")
+    body = source.split("def train(")[1].split("\ndef ")[0]
+    assert len(body.splitlines()) <= 60
