@@ -133,7 +133,7 @@ def _questions(scores: GroupScores) -> Iterator[list[dict[str, Any]]]:
     """For each trajectory what was answered with its memory, and the verdict without any."""
     for arms in scores.qa.arms:
         yield [
-            {"question": arm.question, "answer": arm.answer, "verdict": arm.verdict.kind.value, "without": base.verdict.kind.value}
+            {"question": arm.question, "answer": arm.answer, "verdict": arm.verdict.kind, "without": base.verdict.kind}
             for arm, base in zip(arms, scores.qa.baseline, strict=True)
         ]
 
