@@ -10,6 +10,7 @@ import torch
 from accelerate import Accelerator
 
 from data.memory.executor import Support
+from data.network import DataError
 from rollout.engines.base import Engine
 from rollout.engines.hf import HFEngine
 from rollout.memory.embedder import Embedder, load_embedder
@@ -38,6 +39,11 @@ class Runtime:
     @classmethod
     def of(cls, recipe: Recipe) -> Runtime:
         accelerator = Accelerator()
+        if accelerator.num_processes > 1:
+            raise DataError(
+                f"{accelerator.num_processes} processes: training runs in one process for now; use "
+                "`accelerate launch --num_processes 1 ...`"
+            )
         embedder = load_embedder(recipe.pipeline.embedder)
         return cls(
             recipe,
