@@ -10,9 +10,8 @@ from pathlib import Path
 import data.memory
 import rollout
 
-# the durable store keeps records, it does not choose them: it is left out
-DURABLE = ("archive", "incoming", "ingest", "migrations", "reader", "rows", "store", "writes")
-LEFT_OUT = frozenset(f"rollout/memory/{name}.py" for name in DURABLE)
+# what chooses records; the durable store beside them only keeps them
+MEMORY = ("embedder.py", "provenance.py", "vectors.py")
 
 
 def source_hashes() -> dict[str, str]:
@@ -21,13 +20,13 @@ def source_hashes() -> dict[str, str]:
     memory = Path(data.memory.__path__[0])
     root = Path(rollout.__path__[0])
     files = [(f"data/memory/{path.relative_to(memory).as_posix()}", path) for path in memory.rglob("*")]
-    for part in ("memory", "query"):
-        files += [(f"rollout/{path.relative_to(root).as_posix()}", path) for path in (root / part).rglob("*")]
+    files += [(f"rollout/memory/{name}", root / "memory" / name) for name in MEMORY]
+    files += [(f"rollout/query/{path.relative_to(root / 'query').as_posix()}", path) for path in (root / "query").rglob("*")]
     files += [(f"rollout/llm/{path.name}", path) for path in (root / "llm").glob("offline*.py")]
     return {
         name: hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
         for name, path in sorted(files)
-        if path.suffix in (".py", ".txt") and name not in LEFT_OUT
+        if path.suffix in (".py", ".txt")
     }
 
 
