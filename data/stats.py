@@ -79,7 +79,7 @@ def draw(numbers: Stats, path: Path) -> None:
     ((first, second), (third, fourth)) = figure.subplots(2, 2)
     first.hist(numbers.session_lengths, bins=30)
     first.set(title=f"{len(numbers.session_lengths)} sessions", xlabel="messages a session")
-    second.hist(numbers.message_lengths, bins=30, log=True)
+    second.hist(numbers.message_lengths, bins=30, log=bool(numbers.message_lengths))
     second.set(title=f"{len(numbers.message_lengths)} messages", xlabel="characters a message")
     for axes, counts, title in (
         (third, numbers.by_member, f"messages of {len(numbers.by_member)} speakers"),

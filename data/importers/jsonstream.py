@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 CHUNK = 1 << 20  # characters
+LOOKAHEAD = 4  # characters beyond a value without which a number may go on: "1" is the start of "1e+5"
 LARGEST = 1 << 26  # characters of one value; what is longer is no message
 
 
@@ -67,7 +68,7 @@ class JsonStream:
                 if not cut_off or len(self._buffer) - self._at > LARGEST:
                     raise self._broken(str(error).partition(":")[0]) from error
             else:
-                if end < len(self._buffer) or self._ended:  # a number at the edge may go on
+                if self._ended or len(self._buffer) - end > LOOKAHEAD:
                     self._at = end
                     return value
             self._fill()

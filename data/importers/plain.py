@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.importers.chat import ChatBuilder, finish, sound
+from data.importers.csvrows import CsvRows, Lines
 from data.importers.imported import Imported, Quarantined
 from data.importers.lines import decoded_lines
 from data.network import DataError, Message, fold
@@ -81,7 +81,7 @@ def _rows(path: Path, names: Columns) -> Iterator[tuple[int, dict[str, Any] | st
         raise DataError(f"{path}: cannot be read ({error.strerror}); check the path") from error
 
 
-def _jsonl(lines: Iterator[tuple[int, str | None]]) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def _jsonl(lines: Lines) -> Iterator[tuple[int, dict[str, Any] | str]]:
     for number, line in lines:
         if line is None:
             yield number, "not UTF-8 text"
@@ -94,42 +94,13 @@ def _jsonl(lines: Iterator[tuple[int, str | None]]) -> Iterator[tuple[int, dict[
             yield number, row if isinstance(row, dict) else "not a JSON object"
 
 
-def _csv(
-    lines: Iterator[tuple[int, str | None]], delimiter: str, names: Columns, path: Path
-) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Records by the header's names; one record may span lines. A line that is not UTF-8 is a record of its own."""
-    at = 0
-    broken: list[int] = []
-
-    def texts() -> Iterator[str]:
-        nonlocal at
-        for number, line in lines:
-            at = number
-            if line is None:
-                broken.append(number)
-            else:
-                yield line.replace("\0", "\ufffd") + "\n"
-
-    reader = csv.reader(texts(), delimiter=delimiter)
-    header = next(reader, [])
-    missing = [name for name in dict.fromkeys([names.speaker, names.text, *names.renamed()]) if name not in header]
+def _csv(lines: Lines, delimiter: str, names: Columns, path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    rows = CsvRows(lines, delimiter)
+    missing = [name for name in (names.speaker, names.text, *names.renamed()) if name not in rows.header]
     if missing:
-        raise DataError(f"{path}, line 1: no column {missing[0]!r} (it has {', '.join(header) or 'none'}); map the columns")
-    while True:
-        first = at + 1
-        try:
-            values = next(reader, None)
-        except csv.Error as error:
-            yield first, f"not CSV: {error}"
-            continue
-        yield from ((number, "not UTF-8 text") for number in broken)
-        broken.clear()
-        if values is None:
-            return
-        if len(values) == len(header):
-            yield first, dict(zip(header, values, strict=True))
-        elif values:
-            yield first, f"{len(values)} fields where the header has {len(header)}"
+        there = ", ".join(rows.header) or "none"
+        raise DataError(f"{path}, line 1: no column {missing[0]!r} (it has {there}); map the columns")
+    yield from rows
 
 
 def _take(line: int, row: dict[str, Any], names: Columns, builder: ChatBuilder) -> str | None:
