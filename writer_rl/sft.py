@@ -137,7 +137,13 @@ def _step(runtime: Runtime, policy: Policy, examples: list[Example], optimizer: 
         raise RecipeError(f"SFT: loss {total} or gradient norm {norm} is not finite; lower sft.lr, or use precision fp32")
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return {"loss": total, "grad_norm": norm, "learning_rate": optimizer.param_groups[0]["lr"], "num_tokens": float(tokens)}
+    return {
+        "loss": total,
+        "grad_norm": norm,
+        "learning_rate": optimizer.param_groups[0]["lr"],
+        "num_tokens": float(tokens + sum(len(one.prompt_ids) for one in examples)),
+        "num_completion_tokens": float(tokens),
+    }
 
 
 def _judge(runtime: Runtime, policy: Policy, dev: Sequence[Case], epoch: int) -> dict[str, float]:

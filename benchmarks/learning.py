@@ -1,0 +1,134 @@
+"""Does GRPO make the Writer better on networks it has never seen? Four arms a seed, then one look at the test side.
+
+    python -m benchmarks.learning --seed 0     # resumable; once a seed (0, 1, 2)
+    python -m benchmarks.learning --merge      # docs/results/learning.md and .json from all seeds
+
+Arms: sft (its best dev epoch), r1 (GRPO from it), sft_more (SFT continued with r1's compute, its best dev epoch),
+valid_only (GRPO with the validity reward alone). All are asked through the same frozen pipeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import write_result
+from writer_rl import checkpoint, entry, sft
+from writer_rl.cases import load_cases
+from writer_rl.evaluation.evaluate import evaluate
+from writer_rl.evaluation.statistics import paired_difference
+from writer_rl.evaluation.summary import by_network, measure, table
+from writer_rl.evaluation.writers import checkpoint_writer, empty_writer, teacher_writer
+from writer_rl.logbook import read_lines, write_lines
+from writer_rl.recipe import Recipe, load
+from writer_rl.runtime import Runtime
+
+ARMS = ("sft", "r1", "sft_more", "valid_only")
+FIXED = ("teacher", "empty")
+RECIPE = "recipes/learning.yaml"
+COMMAND = "python -m benchmarks.learning --seed 0 (1, 2), then --merge"
+
+
+def recipe_of(seed: int, arm: str, *overrides: str) -> Recipe:
+    return load(RECIPE, [f"seed={seed}", f"run=learning-{seed}-{arm}", *overrides])
+
+
+def train(seed: int) -> dict[str, Path]:
+    """Train every arm of a seed; what is done already is kept. Returns the checkpoint of each."""
+    main = recipe_of(seed, "main")
+    entry.run("sft", main)
+    start = sft.selected(main.folder / "sft")
+    entry.run("grpo", main)
+    valid = recipe_of(seed, "valid_only", f"grpo.init_from={start}", "grpo.reward.w_mem=0", "grpo.reward.w_qa=0")
+    entry.run("grpo", valid)
+    more = recipe_of(seed, "sft_more", f"sft.init_from={start}", f"sft.epochs={more_epochs(main)}", "sft.schedule=constant")
+    entry.run("sft", more)
+    found = {"r1": checkpoint.latest(main.folder / "grpo"), "valid_only": checkpoint.latest(valid.folder / "grpo")}
+    assert found["r1"] is not None and found["valid_only"] is not None
+    return {"sft": start, "sft_more": sft.selected(more.folder / "sft"), "r1": found["r1"], "valid_only": found["valid_only"]}
+
+
+def more_epochs(recipe: Recipe) -> int:
+    """SFT epochs that cost what r1's rounds did, in forward passes a token: rollout 1 and, for kept samples, 1 of the
+    reference and 3 (forward and backward) an epoch; SFT 3."""
+    rounds = read_lines(recipe.folder / "metrics-grpo.jsonl")
+    spent = 0.0
+    for row in rounds:
+        samples = row["update/kept_samples"] + row["update/dropped_samples"]
+        kept = row["num_tokens"] * row["update/kept_samples"] / samples
+        epochs = sum(f"epoch/{number}/kl" in row for number in range(1, recipe.grpo.epochs + 1))
+        spent += row["num_tokens"] + kept * (1 + 3 * epochs)
+    steps = read_lines(recipe.folder / "metrics-sft.jsonl")
+    an_epoch = 3 * sum(row["num_tokens"] for row in steps) / recipe.sft.epochs
+    return max(1, math.ceil(spent / an_epoch))
+
+
+def look(seed: int, folders: dict[str, Path]) -> list[dict[str, Any]]:
+    """Rows of every arm on the test side; teacher and empty with the first seed. Arms that have rows are not asked again."""
+    recipe = recipe_of(seed, "main")
+    path = recipe.folder / "eval" / "rows.jsonl"
+    rows = read_lines(path)
+    runtime = Runtime.of(recipe)
+    cases = load_cases(recipe.data, "test")
+    prompt = runtime.prompt(runtime.policy(folders["sft"]))
+    for arm in (*ARMS, *(FIXED if seed == 0 else ())):
+        if any(row["writer"] == arm for row in rows):
+            continue
+        if arm in folders:
+            writer = checkpoint_writer(runtime, runtime.policy(folders[arm]), arm)
+        else:
+            writer = teacher_writer(cases, prompt) if arm == "teacher" else empty_writer(prompt)
+        rows += evaluate(runtime, writer, cases, recipe.eval.seeds)
+        write_lines(path, rows)
+    return rows
+
+
+def merge(seeds: list[int]) -> None:
+    """All seeds in one result. Networks are resampled; seeds of an arm are pooled within a network."""
+    rows = [row for seed in seeds for row in read_lines(recipe_of(seed, "main").folder / "eval" / "rows.jsonl")]
+    by_seed = {seed: read_lines(recipe_of(seed, "main").folder / "eval" / "rows.jsonl") for seed in seeds}
+
+    def accuracy(seed: int, arm: str) -> float | None:
+        value = measure(by_seed[seed], arm, "accuracy")
+        return None if value is None else value.mean
+
+    def gain(first: str, second: str) -> Any:
+        return paired_difference(by_network(rows, first, "accuracy"), by_network(rows, second, "accuracy"))
+
+    over_sft, over_more = gain("sft", "r1"), gain("sft_more", "r1")
+    teacher, r1 = accuracy(seeds[0], "teacher"), measure(rows, "r1", "accuracy")
+    assert teacher is not None and r1 is not None
+    result: dict[str, Any] = {
+        "seeds": seeds,
+        "networks": len({row["network"] for row in rows}),
+        "questions": len({(row["network"], row["question"]) for row in rows if row["row"] == "question"}),
+        **{f"{arm}_acc": [accuracy(seed, arm) for seed in seeds] for arm in ARMS},
+        **{f"{arm}_acc": accuracy(seeds[0], arm) for arm in FIXED},
+        "gain_points": 100 * over_sft.mean,
+        "gain_ci": [100 * over_sft.low, 100 * over_sft.high],
+        "gain_over_sft_more_ci": [100 * over_more.low, 100 * over_more.high],
+        "r1_over_teacher": r1.mean / teacher,
+        "pipeline_id": sorted({row["pipeline_id"] for row in rows}),
+    }
+    text = "\n\n".join([table(rows, (*ARMS, *FIXED)), "Offline roles: deterministic and lexical."])
+    write_result(
+        "learning", "GRPO against SFT, SFT continued and validity alone, on unseen gym networks", result, text, COMMAND
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--merge", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.merge:
+        done = sorted(int(path.parts[-3].split("-")[1]) for path in Path("checkpoints").glob("learning-*-main/eval/rows.jsonl"))
+        merge(done)
+    else:
+        look(arguments.seed, train(arguments.seed))
+
+
+if __name__ == "__main__":
+    main()
