@@ -19,7 +19,7 @@ from rollout.query.config import PipelineConfig
 from rollout.query.pipeline import offline_pipeline
 from rollout.query.roles import BlankQuery
 from tests.rollout.llm.server import ChatServer, Turn
-from writer_rl.memory import Memory
+from writer_rl import Memory
 from writer_rl.memory_cli import app
 
 CHAT: list[dict[str, Any]] = [
