@@ -1,0 +1,26 @@
+"""`writer-rl report RUN`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from data.network import DataError
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A run's folder, for example checkpoints/r1.")],
+    to: Annotated[Path | None, typer.Option(help="The file to write; report.html in the run's folder where not given.")] = None,
+) -> None:
+    """Write one HTML page of a run: curves, evaluation, cost, and every trajectory to read. Opens without a network."""
+    from writer_rl.report.page import write_report
+
+    try:
+        path = write_report(run, to)
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    typer.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
