@@ -126,7 +126,7 @@ def _read(raw: Any, block: Sequence[Message]) -> Draft | str:
     if not isinstance(raw, dict):
         return "it is not an object"
     kind, text, answer, evidence = (raw.get(key) for key in ("kind", "question", "answer", "evidence"))
-    if kind not in set(Kind):
+    if not isinstance(kind, str) or kind not in set(Kind):
         return f"kind is {kind!r}; use one of {', '.join(Kind)}"
     if not _whole(text) or not _whole(answer):
         return "question and answer must be texts that are not empty"
