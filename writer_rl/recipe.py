@@ -80,6 +80,16 @@ class PipelineSection(Section):
     ask: str = "offline"
     answer: str = "offline"
     judge: str = "offline"
+    api_base: str | None = None  # an OpenAI-compatible server of one's own for all LLM calls; none: the model's provider
+    replies: str | None = None  # file of cached LLM replies; none: replies.sqlite in the folder of checkpoints
+    concurrency: PositiveInt | None = None  # LLM calls in flight; none: 8
+    budget_usd: PositiveFloat | None = None  # LLM calls stop at this cost; none: no cap
+    budget_tokens: PositiveInt | None = None
+
+    @property
+    def uses_llm(self) -> bool:
+        """Whether any role is played by a model behind an interface."""
+        return any(one != "offline" for one in (self.project, self.select, self.ask, self.answer, self.judge))
 
 
 class SFTSection(Section):

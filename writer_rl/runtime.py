@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,10 +13,13 @@ from data.memory.executor import Support
 from data.network import DataError
 from rollout.engines.base import Engine
 from rollout.engines.hf import HFEngine
+from rollout.llm.client import Client, ClientConfig
+from rollout.llm.offline import offline_roles
+from rollout.llm.roles import build_roles
 from rollout.memory.embedder import Embedder, load_embedder
 from rollout.memory.provenance import support
 from rollout.query.config import Budgets, PipelineConfig, RoleNames
-from rollout.query.pipeline import Pipeline, offline_pipeline
+from rollout.query.pipeline import Pipeline
 from rollout.writer.prompt import WriterPrompt
 from writer_rl import smollm2
 from writer_rl.policy import Policy, load_policy
@@ -34,6 +37,7 @@ class Runtime:
     embedder: Embedder
     support: Support
     pipeline: Pipeline
+    client: Client  # of all LLM calls
     autocast: torch.dtype | None
 
     @classmethod
@@ -45,12 +49,14 @@ class Runtime:
                 "`accelerate launch --num_processes 1 ...`"
             )
         embedder = load_embedder(recipe.pipeline.embedder)
+        client = make_client(recipe)
         return cls(
             recipe,
             accelerator,
             embedder,
             support(embedder),
-            make_pipeline(recipe.pipeline, embedder),
+            make_pipeline(recipe.pipeline, embedder, client),
+            client,
             autocast_dtype(recipe.precision, accelerator.device),
         )
 
@@ -92,8 +98,21 @@ def model_path(recipe: Recipe) -> str | Path:
     return recipe.model.path
 
 
-def make_pipeline(section: PipelineSection, embedder: Embedder) -> Pipeline:
-    """The frozen query pipeline that a recipe describes."""
+def make_client(recipe: Recipe, on_disk: bool = False) -> Client:
+    """The client of all LLM calls. Replies are cached on disk where a role is played by an LLM (or `on_disk`)."""
+    section = recipe.pipeline
+    file: Path | None = None
+    if section.replies is not None:
+        file = Path(section.replies)
+    elif section.uses_llm or on_disk:
+        file = Path(recipe.checkpoints) / "replies.sqlite"
+    config = ClientConfig(cache=file, budget_usd=section.budget_usd, budget_tokens=section.budget_tokens)
+    return Client(config if section.concurrency is None else replace(config, concurrency=section.concurrency))
+
+
+def make_pipeline(section: PipelineSection, embedder: Embedder, client: Client | None = None) -> Pipeline:
+    """The frozen query pipeline that a recipe describes. SetupError where a role needs a client and there is none."""
     budgets = Budgets(recall=section.recall, top_k=section.top_k, k=section.k, source_k=section.source_k)
-    roles = RoleNames(section.project, section.select, section.ask, section.answer, section.judge)
-    return offline_pipeline(PipelineConfig(budgets, None, section.use_ask, roles), embedder)
+    names = RoleNames(section.project, section.select, section.ask, section.answer, section.judge)
+    roles = build_roles(names, offline_roles(), client, section.api_base)
+    return Pipeline(PipelineConfig(budgets, None, section.use_ask, names), embedder, roles)

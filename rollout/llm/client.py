@@ -43,7 +43,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """A usable reply as its reader understood it, and what it took; a cached or shared one took nothing."""
+    """A usable reply as its reader understood it, and its tokens. A cached or shared one took no attempt: nothing was paid."""
 
     value: T
     cached: bool = False
@@ -89,7 +89,7 @@ class Client:
                     self._cache.drop(key)
                 else:
                     use.cached += 1
-                    return Outcome(value, cached=True)
+                    return Outcome(value, True, cached.prompt_tokens, cached.completion_tokens)
             return await self._shared(call, key, read)
         except Unparsable as error:
             missing = MissingReply(MissingKind.UNPARSABLE, call.stage, str(error))
@@ -107,7 +107,7 @@ class Client:
         if flight is not None:
             self.accounting.stage(call.stage).shared += 1
             reply, _ = await asyncio.shield(flight)
-            return Outcome(read(reply.text), cached=True)
+            return Outcome(read(reply.text), True, reply.prompt_tokens, reply.completion_tokens)
         flight = self._flights[key] = asyncio.ensure_future(self._attempts(call, key, read))
         flight.add_done_callback(lambda _: self._flights.pop(key, None))
         reply, attempts = await asyncio.shield(flight)  # one waiter's cancellation is not the others'

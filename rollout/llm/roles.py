@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -90,12 +91,15 @@ class LLM:
             schema=SCHEMAS[role],
             api_base=self.api_base,
         )
+        begun = time.perf_counter()
         try:
             got = await self.client.exchange(call, read)
         except MissingReply as missing:
             reason = REASONS.get(missing.kind, missing.kind.value)
-            return Reply(Missing(reason, missing.detail), Call(role, self.name))
-        return Reply(got.value, Call(role, self.name, got.cached, got.prompt_tokens, got.completion_tokens, got.attempts))
+            return Reply(Missing(reason, missing.detail), Call(role, self.name, seconds=time.perf_counter() - begun))
+        seconds = time.perf_counter() - begun
+        used = Call(role, self.name, got.cached, got.prompt_tokens, got.completion_tokens, got.attempts, seconds)
+        return Reply(got.value, used)
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,9 @@ class Pipeline:
         answers = await self._answer(shared.query, evidence)
         finals = [_final(reply) for reply in answers]
         verdicts = await self._judge(shared, finals)
-        return [self._asked(shared, *one) for one in zip(row_sets, evidence, answers, finals, verdicts, strict=True)]
+        again = replace(shared, calls=tuple(replace(call, cached=True) for call in shared.calls))  # the first arm paid
+        arms = zip([shared, *[again] * len(states)], row_sets, evidence, answers, finals, verdicts, strict=False)
+        return [self._asked(*one) for one in arms]
 
     async def _answer(self, query: Query, evidence: Sequence[Evidence]) -> list[Reply[str]]:
         unique = {one.text: one for one in evidence}

@@ -32,7 +32,8 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One role call for the books. `cached`: nothing was computed for it, a stored or shared reply served."""
+    """One role call for the books. `cached`: nothing was computed for it, a stored or shared reply served; the tokens are
+    those of the reply either way. `seconds` is how long the caller waited."""
 
     role: str
     model: str
@@ -40,6 +41,7 @@ class Call:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     attempts: int = 1
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

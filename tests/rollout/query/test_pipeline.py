@@ -55,7 +55,7 @@ def test_equal_evidence_is_answered_once_and_equal_answers_are_judged_once() -> 
     asked = finish(hashed(answer=answer, judge=judge), QUESTIONS[0], State(), KNOWS, KNOWS.clone(), WRONG)
     assert (len(answer.seen), len(judge.seen)) == (3, 1)
     paid = [[call.role for call in one.calls if not call.cached] for one in asked]
-    assert [roles[2:] for roles in paid] == [["answer", "judge"], ["answer"], [], ["answer"]]
+    assert paid == [["project", "select", "answer", "judge"], ["answer"], [], ["answer"]]
     assert all([call.role for call in one.calls][2:] == ["answer", "judge"] for one in asked)
 
 
