@@ -61,7 +61,6 @@ class ModelSection(Section):
 
 class WriterSection(Section):
     prompt: Literal["full", "compact"] = "full"
-    heads_per_owner: PositiveInt = 40
     head_tokens: PositiveInt = 4096  # budget of the memory part of a prompt
     max_prompt_tokens: PositiveInt = 16384  # a longer prompt is an error, never truncated
 
