@@ -72,6 +72,7 @@ def test_a_schema_reaches_the_server() -> None:
     assert server.requests[0]["response_format"]["json_schema"]["schema"] == json.loads(schema)
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # litellm's, about the wrong type
 @pytest.mark.parametrize(
     "fault",
     [
