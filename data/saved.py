@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from data.jsonfile import describe, take
 from data.network import DataError, Member, Message, Network, Question, Roster, Session
 
 SCHEMA = "writer-rl-saved-network/1"
+UNSAFE = re.compile(r"^\.+|[^\w.-]+")  # what an id may hold and a file name should not
 
 
 def save_network(network: Network, path: Path) -> None:
@@ -24,6 +27,22 @@ def save_network(network: Network, path: Path) -> None:
         path.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror}); name a folder you may write to") from error
+
+
+def save_networks(networks: Sequence[Network], to: Path) -> list[Path]:
+    """Write networks and return their files: a single one to `to` itself where that ends in .json, else each to
+    `<id>.json` in the folder `to`. Errors: as for `save_network`, and where a file
+    would be replaced by another network."""
+    if len(networks) == 1 and to.suffix == ".json":
+        save_network(networks[0], to)
+        return [to]
+    files = [to / f"{UNSAFE.sub('_', network.id) or '_'}.json" for network in networks]
+    clash = next((file for file in files if files.count(file) > 1 or file.exists()), None)
+    if clash is not None:
+        raise DataError(f"{clash}: would be written twice or replaced; name an empty folder")
+    for network, file in zip(networks, files, strict=True):
+        save_network(network, file)
+    return files
 
 
 def _network_json(network: Network) -> dict[str, Any]:

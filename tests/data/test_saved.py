@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from data import socialmem
 from data.catalog import load_networks
 from data.network import DataError, Member, Message, Network, Question, Roster, Session
-from data.saved import save_network
+from data.saved import save_network, save_networks
 from tests.data.builders import network
 from tests.data.importers.files import SOCIALMEM
 
@@ -93,6 +93,17 @@ def test_a_place_that_cannot_be_written_is_a_data_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match="cannot be written"):
         save_network(FULL, tmp_path / "file" / "n.json")
+
+
+def test_networks_go_to_a_file_or_a_folder_and_replace_nothing(tmp_path: Path) -> None:
+    first, second = network(1, name="../../a b"), network(1, name="c")
+    assert save_networks([first], tmp_path / "one.json") == [tmp_path / "one.json"]
+    assert save_networks([first, second], tmp_path / "all") == [tmp_path / "all" / "__.._a_b.json", tmp_path / "all" / "c.json"]
+    assert {one.id for one in socialmem.load(tmp_path / "all")} == {"../../a b", "c"}
+    with pytest.raises(DataError, match="replaced"):
+        save_networks([second, first], tmp_path / "all")
+    with pytest.raises(DataError, match="twice"):
+        save_networks([network(1, name="a b"), network(1, name="a_b")], tmp_path / "new")
 
 
 @pytest.mark.skipif(not SOCIALMEM.is_dir(), reason=f"the ten real SocialMemBench networks are not at {SOCIALMEM}")
