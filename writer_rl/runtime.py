@@ -72,8 +72,9 @@ class Runtime:
         return WriterPrompt(self.recipe.writer.prompt, policy.tokenizer)
 
     def engine(self, policy: Policy) -> Engine:
-        """Generates with the live weights of `policy`."""
-        return HFEngine(policy.model, policy.turn_end_id, self.recipe.engine.max_batch_tokens, self.autocast)
+        """Generates with the live weights of `policy`. On a CPU in fp32: autocast would cast every weight at every token."""
+        dtype = None if policy.device.type == "cpu" else self.autocast
+        return HFEngine(policy.model, policy.turn_end_id, self.recipe.engine.max_batch_tokens, dtype)
 
 
 def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
