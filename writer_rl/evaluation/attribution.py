@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from data.memory.records import Record
 from data.memory.state import State
 from rewards.matching import Matcher
+from rewards.speaker_levenshtein import phi
 
 SAME = 0.8  # kappa-bar from which on two contents say the same
 
@@ -26,6 +29,14 @@ def attribution(predicted: State, reference: State) -> dict[str, float]:
         stale += old >= SAME and old > now
     missed = sum(not any(_same(one, record, matcher) for record in heads) for one in gold)
     return {"heads": len(heads), "attribution_errors": wrong, "stale_heads": stale, "missed": missed, "gold_heads": len(gold)}
+
+
+def coverage(predicted: State, reference: State) -> dict[str, float]:
+    """Owner -> share of the owner's reference heads that a predicted head holds (aligned as Phi aligns: same owner,
+    source and layer, kappa-bar >= 0.5, each head once)."""
+    gold = Counter(record.owner for record in reference.heads())
+    held = Counter(pair.reference.owner for pair in phi(predicted.heads(), reference.heads()).pairs)
+    return {owner: held[owner] / count for owner, count in sorted(gold.items())}
 
 
 def _likeness(record: Record, one: Record, matcher: Matcher) -> tuple[float, bool]:

@@ -4,147 +4,203 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
 
 from tqdm import tqdm
 
-from data.network import Question
-from rewards.matching import Matcher
-from rewards.score import Scores, score
-from rewards.weights import RewardWeights
+from data.memory.state import State
+from data.network import DataError, Question
 from rollout.engines.base import SamplingParams
+from rollout.llm.client import run
 from rollout.query.pipeline import Asked
-from rollout.query.qa import selected_questions
 from rollout.query.view import MemoryView
 from rollout.writer.sampler import Episode, sample
 from rollout.writer.trajectory import Trajectory
 from writer_rl.cases import Case
-from writer_rl.evaluation.attribution import attribution
+from writer_rl.evaluation.arms import Arm
+from writer_rl.evaluation.asking import asked_fields, check_evidence, network_hash, pipeline_fields, question_fields, state_hash
+from writer_rl.evaluation.intrinsic import memory_row, qa_gain
+from writer_rl.evaluation.journal import Journal, settings_hash
+from writer_rl.evaluation.partial import partial_score
+from writer_rl.evaluation.rows import Row, RowFile, judged, key
 from writer_rl.evaluation.writers import Writer
 from writer_rl.runtime import Runtime
-from writer_rl.scoring import facts
 
-Row = dict[str, Any]
 EVALUATION_ROUND = -1  # evaluation draws other random numbers than any training round
+CHUNK = 64  # networks that are written at once: a killed evaluation loses at most their writing
 
 
-def evaluate(runtime: Runtime, writer: Writer, cases: Sequence[Case], seeds: int) -> list[Row]:
-    """Rows of one Writer: per network and seed one row `memory`, and one row `question` for each question.
+def evaluate(
+    runtime: Runtime,
+    writer: Writer,
+    cases: Sequence[Case],
+    seeds: int,
+    arms: Sequence[Arm] = (),
+    rows: RowFile | None = None,
+    journal: Journal | None = None,
+) -> list[Row]:
+    """Rows of one Writer: per network and seed one row `memory`, and one row `question` for each question and arm.
 
-    A Writer that does not sample is run once whatever `seeds` is.
+    A Writer that does not sample is run once whatever `seeds` is. `arms` (none: the recipe's pipeline) share the
+    memories; the first one's QA gain is in the memory rows. What `rows` holds with a verdict is not asked again.
+    Errors: rows there of another Writer or pipeline; NoEvidence.
     """
-    return asyncio.run(_evaluate(runtime, writer, cases, seeds))
+    task = _Evaluation(runtime, writer, seeds, arms or [Arm(runtime.pipeline)], rows or RowFile(None), journal or Journal(None))
+    return run(task.all(cases))
 
 
 def evaluate_memory(runtime: Runtime, writer: Writer, cases: Sequence[Case], seeds: int) -> list[Row]:
     """Only the `memory` rows, without asking questions: the QA term of their return is 0."""
-    trajectories = asyncio.run(_write(runtime, writer, cases, seeds))
+    task = _Evaluation(runtime, writer, seeds, [Arm(runtime.pipeline)], RowFile(None), Journal(None))
     by_id = {case.network.id: case for case in cases}
-    return [_memory_row(runtime, writer, by_id[one.network], one, None) for one in trajectories]
-
-
-async def _evaluate(runtime: Runtime, writer: Writer, cases: Sequence[Case], seeds: int) -> list[Row]:
-    trajectories = await _write(runtime, writer, cases, seeds)
-    by_network: dict[str, list[Trajectory]] = {}
-    for one in trajectories:
-        by_network.setdefault(one.network, []).append(one)
-    rows: list[Row] = []
-    for case in tqdm(cases, desc=f"ask {writer.name}", leave=False, disable=not runtime.accelerator.is_main_process):
-        rows += [row async for row in _ask(runtime, writer, case, by_network[case.network.id])]
+    rows = []
+    for one in run(task.write(cases)):
+        case = by_id[one.network]
+        rows.append(memory_row(runtime, task.base(task.arms[0], case, one), case, one, None))
     return rows
 
 
-async def _write(runtime: Runtime, writer: Writer, cases: Sequence[Case], seeds: int) -> list[Trajectory]:
-    """Trajectories of every network and seed, in that order."""
-    recipe = runtime.recipe
-    count = seeds if writer.samples else 1
-    episodes = [Episode(case.segments, EVALUATION_ROUND, 0, g) for case in cases for g in range(count)]
-    positions = sum(len(episode.segments) for episode in episodes)
-    with tqdm(
-        total=positions, desc=f"write {writer.name}", leave=False, disable=not runtime.accelerator.is_main_process
-    ) as bar:
-        return await sample(
-            writer.engine,
-            episodes,
-            writer.prompt,
-            SamplingParams(recipe.eval.temperature, recipe.eval.top_p, recipe.eval.max_new_tokens),
-            recipe.seed,
-            support=runtime.support,
-            embedder=runtime.embedder,
-            prompt_limit=recipe.writer.max_prompt_tokens,
-            pipeline_id=runtime.pipeline.id,
-            head_token_budget=recipe.writer.head_tokens,
-            on_write=lambda key, write: bar.update(),
-        )
+class _Evaluation:
+    def __init__(
+        self, runtime: Runtime, writer: Writer, seeds: int, arms: Sequence[Arm], rows: RowFile, journal: Journal
+    ) -> None:
+        self.runtime, self.writer, self.arms, self.rows, self.journal = runtime, writer, list(arms), rows, journal
+        self.count = seeds if writer.samples else 1
+        self.labels = [arm.label(writer.name) for arm in arms]
+        recipe = runtime.recipe
+        self.params = SamplingParams(recipe.eval.temperature, recipe.eval.top_p, recipe.eval.max_new_tokens)
+        window = recipe.data.window
+        parts = [writer.id, writer.name, recipe.seed, asdict(self.params), recipe.writer.model_dump(), window]
+        self.settings = settings_hash(parts)
+        self.quiet = not runtime.accelerator.is_main_process
+        self.without: dict[str, int] = dict.fromkeys(self.labels, 0)
+
+    async def all(self, cases: Sequence[Case]) -> list[Row]:
+        self._check_rows()
+        planned = self.count * sum(len(case.network.questions) for case in cases)
+        bar = tqdm(total=len(cases), desc=f"ask {self.writer.name}", leave=False, disable=self.quiet)
+        for start in range(0, len(cases), CHUNK):
+            chunk = cases[start : start + CHUNK]
+            trajectories = await self.write(chunk)
+            for case in chunk:
+                await self._ask(case, [one for one in trajectories if one.network == case.network.id])
+                for arm, label in zip(self.arms, self.labels, strict=True):
+                    if not arm.variant.may_lack_evidence:
+                        check_evidence(label, self.without[label], planned)
+                bar.update()
+        bar.close()
+        ids = {case.network.id for case in cases}
+        return [row for row in self.rows.of(self.labels) if row["network"] in ids and row["seed"] < self.count]
+
+    async def write(self, cases: Sequence[Case]) -> list[Trajectory]:
+        """Trajectories of every network and seed, in that order."""
+        recipe = self.runtime.recipe
+        hashes = {case.network.id: network_hash(case.network) for case in cases}
+        episodes = [Episode(case.segments, EVALUATION_ROUND, 0, g) for case in cases for g in range(self.count)]
+        positions = sum(len(episode.segments) for episode in episodes)
+        stored = self.journal.engine(self.settings, hashes, episodes)
+        with tqdm(total=positions, desc=f"write {self.writer.name}", leave=False, disable=self.quiet) as bar:
+            trajectories = await sample(
+                stored or self.writer.engine,
+                episodes,
+                self.writer.prompt,
+                self.params,
+                recipe.seed,
+                support=self.runtime.support,
+                embedder=self.runtime.embedder,
+                prompt_limit=recipe.writer.max_prompt_tokens,
+                pipeline_id=self.arms[0].pipeline.id,
+                head_token_budget=recipe.writer.head_tokens,
+                on_write=lambda key, write: bar.update(),
+            )
+        if stored is None:
+            self.journal.keep(self.writer.name, self.settings, hashes, trajectories)
+        return trajectories
+
+    def base(self, arm: Arm, case: Case, trajectory: Trajectory) -> Row:
+        """What every row of an arm, a network and a seed says."""
+        return {
+            "writer": arm.label(self.writer.name),
+            "system": self.writer.name,
+            "writer_id": self.writer.id,
+            "settings": self.settings,
+            "variant": arm.variant.label,
+            "trained_on": case.network.id in self.writer.trained_on,
+            "benchmark": case.network.benchmark,
+            "network": case.network.id,
+            "network_hash": network_hash(case.network),
+            "seed": trajectory.g,
+            "state_hash": state_hash(trajectory.final_state),
+            **pipeline_fields(arm.pipeline),
+        }
+
+    def _check_rows(self) -> None:
+        wanted = dict(zip(self.labels, (arm.pipeline.id for arm in self.arms), strict=True))
+        for row in self.rows.of(self.labels):
+            if row.get("writer_id", "") != self.writer.id or row["pipeline_id"] != wanted[row["writer"]]:
+                raise DataError(
+                    f"the rows of {row['writer']!r} were made by another Writer or through another pipeline "
+                    f"({row['pipeline_id'][:12]}, now {wanted[row['writer']][:12]}); results of both do not compare: name the "
+                    "Writer otherwise, or use another file"
+                )
+
+    async def _ask(self, case: Case, group: Sequence[Trajectory]) -> None:
+        """All questions of a network against each memory, in every arm; what has a verdict already is left alone."""
+        bases = [[self.base(arm, case, one) for one in group] for arm in self.arms]  # [arms][G]
+        held = {key(row): row for row in self.rows.of(self.labels) if row["network"] == case.network.id}
+        view = MemoryView.of(case.network).prepared(self.runtime.embedder)
+        made = await asyncio.gather(*(self._question(case, view, one, group, bases, held) for one in case.network.questions))
+        fresh = [row for rows in made for row in rows]
+        held |= {key(row): row for row in fresh}
+        for base in (base for arm in bases for base in arm):
+            asked = [held["question", base["writer"], base["network"], base["seed"], one.id] for one in case.network.questions]
+            self.without[base["writer"]] += sum(row["without_evidence"] for row in asked)
+        for g, trajectory in enumerate(group):
+            gain = qa_gain(list(held.values()), self.labels[0], case.network.questions, g, self.count)
+            row = memory_row(self.runtime, bases[0][g], case, trajectory, gain) | {"writer_calls": self._calls(trajectory)}
+            if held.get(key(row)) != row:
+                fresh.append(row)
+        fresh.sort(key=lambda row: (row["seed"], row["row"] == "memory"))
+        self.rows.append(fresh)
+
+    def _calls(self, trajectory: Trajectory) -> int:
+        """Model calls of the writing: none where texts are only said again."""
+        return len(trajectory.writes) if self.writer.samples else 0
+
+    async def _question(
+        self,
+        case: Case,
+        view: MemoryView,
+        question: Question,
+        group: Sequence[Trajectory],
+        bases: Sequence[Sequence[Row]],
+        held: dict[tuple[str, str, str, int, str], Row],
+    ) -> list[Row]:
+        """The new rows of one question. Arms of one pipeline share what does not depend on the memory."""
+        rows: list[Row] = []
+        shares = {}
+        for index, (arm, ones) in enumerate(zip(self.arms, bases, strict=True)):
+            due = [g for g, base in enumerate(ones) if not _done(held, base, question)]
+            if not due:
+                continue
+            if arm.pipeline.id not in shares:
+                shares[arm.pipeline.id] = await arm.pipeline.share(view, question)
+            shared = arm.variant.shared(shares[arm.pipeline.id])
+            states = [arm.variant.state(group[g].final_state) for g in due]
+            first = [State()] if index == 0 else []  # the arm without records, for the QA gain
+            asked = await arm.pipeline.finish_all(shared, [*first, *states])
+            baseline = {"baseline": asked[0].verdict.kind.value} if first else {}
+            for g, one in zip(due, asked[len(first) :], strict=True):
+                rows.append(await self._row(case, question, ones[g], one) | baseline)
+        return rows
+
+    async def _row(self, case: Case, question: Question, base: Row, asked: Asked) -> Row:
+        score = await partial_score(self.runtime, case.network.benchmark, question, asked.answer)
+        return base | question_fields(question) | asked_fields(asked, keep_evidence=True) | {"score": score}
 
 
-async def _ask(runtime: Runtime, writer: Writer, case: Case, group: Sequence[Trajectory]) -> Any:
-    """All questions of a network against each trajectory's final state, and against none for the QA gain."""
-    view = MemoryView.of(case.network).prepared(runtime.embedder)
-    states = [one.final_state for one in group]
-    baseline = type(states[0])()
-    asked: list[tuple[Question, list[Asked]]] = []
-    for question in case.network.questions:
-        shared = await runtime.pipeline.share(view, question)
-        asked.append((question, await runtime.pipeline.finish_all(shared, [baseline, *states])))
-    chosen = {question.id for question in selected_questions(case.network.questions)}
-    for g, trajectory in enumerate(group):
-        for question, arms in asked:
-            yield _question_row(runtime, writer, case, question, arms[1 + g], g)
-        yield _memory_row(runtime, writer, case, trajectory, _gain(asked, chosen, g))
-
-
-def _gain(asked: Sequence[tuple[Question, list[Asked]]], chosen: set[str], g: int) -> float | None:
-    """R_QA of trajectory g over the questions that training would ask; None where none was judged."""
-    judged = [arms for question, arms in asked if question.id in chosen and all(arm.verdict.judged for arm in arms)]
-    if not judged:
-        return None
-    return sum(int(arms[1 + g].verdict.correct) - int(arms[0].verdict.correct) for arms in judged) / len(judged)
-
-
-def _base_row(runtime: Runtime, writer: Writer, case: Case, g: int) -> Row:
-    return {
-        "writer": writer.name,
-        "benchmark": case.network.benchmark,
-        "network": case.network.id,
-        "seed": g,
-        "pipeline_id": runtime.pipeline.id,
-        "offline": runtime.pipeline.offline,
-    }
-
-
-def _question_row(runtime: Runtime, writer: Writer, case: Case, question: Question, asked: Asked, g: int) -> Row:
-    return _base_row(runtime, writer, case, g) | {
-        "row": "question",
-        "question": question.id,
-        "type": question.kind,
-        "format": question.format,
-        "verdict": asked.verdict.kind.value,
-        "reason": asked.verdict.reason,
-        "answer": asked.answer,
-        "gold": question.correct_option or question.answer,
-        "statuses": {row.name: row.status.value for row in asked.rows},
-        "anchors": [asked.anchors.total, asked.anchors.recalled, asked.anchors.selected, asked.anchors.rows],
-        "without_evidence": asked.without_evidence,
-    }
-
-
-def _memory_row(runtime: Runtime, writer: Writer, case: Case, trajectory: Trajectory, gain: float | None) -> Row:
-    row = _base_row(runtime, writer, case, trajectory.g) | {
-        "row": "memory",
-        "records": len(trajectory.final_state),
-        "tokens": sum(len(write.completion.token_ids) for write in trajectory.writes),
-    }
-    if case.references is None:
-        return row
-    weights = RewardWeights(**runtime.recipe.grpo.reward.model_dump())
-    scored = score([facts(write) for write in trajectory.writes], case.references, gain, Matcher(), weights)
-    row |= attribution(trajectory.final_state, case.references[-1])
-    row["gold_edges"] = len(case.references[-1].edges())
-    return row | _means(scored) | {"final_phi": scored.positions[-1].phi, "final_chain": scored.positions[-1].chain}
-
-
-def _means(scored: Scores) -> dict[str, float]:
-    """Every reward part, averaged over positions."""
-    parts = [position.parts() for position in scored.positions]
-    return {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
+def _done(held: dict[tuple[str, str, str, int, str], Row], base: Row, question: Question) -> bool:
+    """Whether the question has a verdict on this very memory."""
+    row = held.get(("question", base["writer"], base["network"], base["seed"], question.id))
+    same = row is not None and (row["state_hash"], row["network_hash"]) == (base["state_hash"], base["network_hash"])
+    return row is not None and same and judged(row)

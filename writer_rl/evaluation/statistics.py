@@ -32,6 +32,11 @@ def bootstrap_mean(values: Mapping[str, Sequence[float]], seed: int = 0) -> Inte
     return _interval(sums, counts, seed)
 
 
+def bootstrap_network_mean(values: Mapping[str, Sequence[float]], seed: int = 0) -> Interval:
+    """Mean of the networks' means, networks as the units of resampling (MeanN of Eq. 12, percentiles 2.5 and 97.5)."""
+    return bootstrap_mean({name: [float(np.mean(ones))] for name, ones in values.items()}, seed)
+
+
 def paired_difference(first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]], seed: int = 0) -> Interval:
     """Mean of `second` minus mean of `first`, both over the same resampled networks. ValueError if they differ in networks."""
     if first.keys() != second.keys():

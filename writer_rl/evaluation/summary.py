@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from writer_rl.evaluation.accuracy import UnjudgedQuestions
 from writer_rl.evaluation.statistics import Interval, bootstrap_mean, paired_difference
 
 Row = dict[str, Any]
@@ -17,10 +18,6 @@ LABELS = {
     "valid": "validity",
     "attribution_errors": "attribution errors a network",
 }
-
-
-class UnjudgedQuestions(ValueError):
-    """Questions without a verdict in what should be a final table."""
 
 
 def by_network(rows: Sequence[Row], writer: str, measure: str, allow_unjudged: bool = False) -> dict[str, list[float]]:
