@@ -38,7 +38,7 @@ def make_run(
 ) -> Path:
     """Train nothing, but write down everything; returns the run's folder."""
     own = (f"checkpoints={checkpoints}", "run=made-up", f"grpo.rounds={rounds}", f"grpo.group_size={group}")
-    loaded = recipes.load("tiny", (*own, "grpo.max_new_tokens=900", *more))
+    loaded = recipes.load("tiny", (*own, "grpo.max_new_tokens=900", "eval.max_new_tokens=900", *more))
     loaded.folder.mkdir(parents=True)
     (loaded.folder / "recipe-grpo.yaml").write_text(loaded.to_yaml(), "utf-8")
     runtime = Runtime.of(loaded)

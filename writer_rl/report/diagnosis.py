@@ -24,7 +24,7 @@ def diagnose(
     rows: Sequence[Row], group: Sequence[Sequence[Row]], final: Comparison | None, weights: RewardWeights
 ) -> list[str]:
     """Sentences about one trajectory [T]; `group` holds all of its group, itself too, `final` the memory it ended with."""
-    said = [_standing(rows, group, weights), _unread(rows), _rejected(rows), _over_budget(rows)]
+    said = [_standing(rows, group, weights), _unread(rows), _silent(rows), _rejected(rows), _over_budget(rows)]
     if final is not None:
         said += [_memory(final), _worst_owner(final)]
     said.append(_questions(rows))
@@ -58,6 +58,11 @@ def _unread(rows: Sequence[Row]) -> str:
     return f"No strict JSON at {_positions(lost)}{why}: nothing was written there. First error: {lost[0]['parse_error']}"
 
 
+def _silent(rows: Sequence[Row]) -> str:
+    silent = [row for row in rows if row["parse"] == "strict" and not row["actions"]]
+    return f"An empty list of actions at {_positions(silent)}, where a NOOP would have been valid." if silent else ""
+
+
 def _rejected(rows: Sequence[Row]) -> str:
     actions = [action for row in rows for action in row["actions"]]
     reasons = Counter(action["reason"] for action in actions if "reason" in action)
@@ -75,13 +80,13 @@ def _over_budget(rows: Sequence[Row]) -> str:
 def _memory(final: Comparison) -> str:
     spare = len(final.misplaced) + len(final.repeated) + len(final.foreign)
     gold = len(final.pairs) + len(final.missing)
-    told = [f"{len(final.pairs)} of {len(final.pairs) + spare} records match one of {gold} reference records"]
+    told = [f"{len(final.pairs)} of {len(final.pairs) + spare} records are matched with one of {gold} reference records"]
     if final.misplaced:
-        told.append(f"{len(final.misplaced)} say the right thing under another owner, source or layer")
+        told.append(f"{len(final.misplaced)} are like one in content, but under another owner, source or layer")
     if final.repeated:
         told.append(f"{len(final.repeated)} repeat what is matched already")
     if final.foreign:
-        told.append(f"{len(final.foreign)} say what the reference does not")
+        told.append(f"{len(final.foreign)} are like none")
     if final.missing:
         told.append(f"{len(final.missing)} reference records are missing")
     return f"At the end {', '.join(told)}."

@@ -43,11 +43,17 @@ function chart(spec) {
     redraw();
     if (focused) holder.firstChild.focus();
   };
+  onWidth(holder, (wide) => { width = wide; redraw(); });
+  return figure;
+}
+
+// Calls back with an element's width when it is first laid out, and whenever it changes.
+function onWidth(element, then) {
+  let width = 0;
   new ResizeObserver(([entry]) => {
     const wide = Math.floor(entry.contentRect.width);
-    if (wide && wide !== width) { width = wide; redraw(); }
-  }).observe(holder);
-  return figure;
+    if (wide && wide !== width) { width = wide; requestAnimationFrame(() => then(wide)); }
+  }).observe(element);
 }
 
 function plot(spec, width, at, move) {
@@ -112,20 +118,24 @@ function heat(title, columns, measure, x) {
   const low = Math.min(...known), high = Math.max(...known), wide = high - low || 1;
   const tell = (t, j, value) => `round ${x[j]}, position ${t}: ${number(value)}`;
   const told = make("span", { className: "quiet" }, `dark is low (${number(low)}), bright is high (${number(high)})`);
-  const size = Math.max(10, Math.min(22, 200 / rows.length));
-  const svg = draw("svg", { viewBox: `0 0 560 ${rows.length * size + 22}`, preserveAspectRatio: "none", height: rows.length * size + 22, role: "img", "aria-label": title });
-  const cell = 520 / x.length;
-  rows.forEach(([t, values], row) => {
-    svg.append(draw("text", { x: 22, y: row * size + size / 2 + 4, "text-anchor": "end" }, String(t)));
-    values.forEach((value, j) => {
-      if (value === null) return;
-      const share = (value - low) / wide;
-      const text = tell(t, j, value), say = () => { told.textContent = text; };
-      svg.append(draw("rect", { x: 30 + j * cell, y: row * size, width: Math.max(1, cell - 1), height: size - 1, fill: `hsl(${265 - 205 * share} 65% ${24 + 48 * share}%)`, onpointermove: say, onpointerdown: say },
-        draw("title", {}, text)));
+  const size = Math.max(10, Math.min(22, 200 / rows.length)), holder = make("div");
+  const paint = (width) => {
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${rows.length * size}`, height: rows.length * size, role: "img", "aria-label": title });
+    const cell = (width - 30) / x.length;
+    rows.forEach(([t, values], row) => {
+      svg.append(draw("text", { x: 20, y: row * size + size / 2 + 4, "text-anchor": "end" }, String(t)));
+      values.forEach((value, j) => {
+        if (value === null) return;
+        const share = (value - low) / wide;
+        const text = tell(t, j, value), say = () => { told.textContent = text; };
+        svg.append(draw("rect", { x: 28 + j * cell, y: row * size, width: Math.max(1, cell - 1), height: size - 1, fill: `hsl(${265 - 205 * share} 65% ${24 + 48 * share}%)`, onpointermove: say, onpointerdown: say },
+          draw("title", {}, text)));
+      });
     });
-  });
-  return make("figure", {}, make("figcaption", {}, title, make("small", {}, "position down, round across")), svg, make("div", { className: "legend" }, told));
+    holder.replaceChildren(svg);
+  };
+  onWidth(holder, paint);
+  return make("figure", {}, make("figcaption", {}, title, make("small", {}, "position down, round across")), holder, make("div", { className: "legend" }, told));
 }
 
 function curves(summary) {

@@ -1,6 +1,7 @@
 const summary = read("summary");
 const sections = ["curves", "evaluation", "trajectories", "recipe"];
-const viewer = new Viewer(document.getElementById("trajectories"), summary);
+const part = (name) => document.getElementById(`part-${name}`); // not the address itself: the browser would scroll to it
+const viewer = new Viewer(part("trajectories"), summary);
 const built = new Set();
 
 const build = {
@@ -17,7 +18,9 @@ const build = {
 function route() {
   const [name, ...rest] = location.hash.slice(1).split("/");
   const shown = sections.includes(name) ? name : "curves";
-  for (const one of sections) document.getElementById(one).hidden = one !== shown;
+  const other = part(shown).hidden;
+  for (const one of sections) part(one).hidden = one !== shown;
+  if (other) scrollTo(0, 0);
   for (const link of document.querySelectorAll("#nav a")) {
     if (link.hash === `#${shown}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -28,7 +31,7 @@ function route() {
   }
   if (!built.has(shown)) {
     built.add(shown);
-    build[shown](document.getElementById(shown));
+    build[shown](part(shown));
   }
 }
 
@@ -36,7 +39,7 @@ document.getElementById("notes").append(...summary.notes.map((note) => make("p",
 addEventListener("hashchange", route);
 addEventListener("keydown", (event) => {
   const busy = event.ctrlKey || event.metaKey || event.altKey || ["SELECT", "INPUT", "TEXTAREA"].includes(event.target.tagName);
-  if (busy || document.getElementById("trajectories").hidden || !viewer.chosen) return;
+  if (busy || part("trajectories").hidden || !viewer.chosen) return;
   const does = { j: () => viewer.step(1), k: () => viewer.step(-1), l: () => viewer.turn(1), h: () => viewer.turn(-1), w: () => viewer.go(viewer.ranked[0]) }[event.key];
   if (does) { event.preventDefault(); does(); }
 });

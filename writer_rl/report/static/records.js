@@ -19,7 +19,8 @@ const placeOf = (one) => `${LAYERS[one.layer] || one.layer}, ${one.utype}${one.s
 // What is different between the places of two records, as words.
 function misplaced(ours, theirs) {
   const names = ["owner", "source", "layer"].filter((name) => ours[name] !== theirs[name]);
-  return names.map((name) => `${name} ${theirs[name]}, not ${ours[name]}`).join("; ");
+  const told = (name, one) => (name === "layer" ? LAYERS[one.layer] || one.layer : one[name]);
+  return names.map((name) => `${name} should be ${told(name, theirs)}, not ${told(name, ours)}`).join("; ");
 }
 
 function recordNode(record, t, fate, matched, prefix) {
@@ -28,7 +29,7 @@ function recordNode(record, t, fate, matched, prefix) {
     : record.replacedAt === t ? `replaced by ${record.newer} here` : record.newer ? `replaced by ${record.newer} before` : "";
   const mark = { " fresh": "+ ", " replaced": "\u2212 " }[state] || "";
   return make("div", { className: `record ${matched ? "matched" : "unmatched"}${state}`, id: `${prefix}-${record.id}` },
-    make("span", { className: "id" }, `${mark}${record.id} `), data(record.content),
+    make("span", { className: "id" }, `${mark}${record.id} `), make("span", { className: "content" }, data(record.content)),
     make("div", { className: "place" }, data(placeOf(record)), news ? ` · ${news}` : "",
       record.from.length ? ` · from ${record.from.join(", ")}` : ""),
     fate ? make("div", { className: `fate ${matched ? "found" : "none"}` }, data(fate)) : "");
@@ -44,25 +45,26 @@ function memory(trajectory, network, write, t, only) {
   const allGold = network.references ? new Map(stateAt(network.references, Infinity).map((one) => [one.id, one])) : new Map();
   const saidBy = new Map();
   for (const record of ours) {
-    for (const [gold] of (trajectory.near || {})[record.id] || []) {
-      if (!partner.has(record.id) && !saidBy.has(gold)) saidBy.set(gold, record);
+    for (const gold of (trajectory.near || {})[record.id] || []) {
+      if (!partner.has(record.id) && !saidBy.has(gold[0])) saidBy.set(gold[0], [record, gold[1]]);
     }
   }
   const fateOfOurs = (record) => {
     if (!theirs) return "";
     if (partner.has(record.id)) return `matches reference ${partner.get(record.id)[0]}, κ ${number(partner.get(record.id)[1], 2)}`;
     const near = ((trajectory.near || {})[record.id] || [])[0];
-    if (!near) return "no match: no reference record says this";
+    if (!near) return "no match: no reference record says anything like it";
     const gold = allGold.get(near[0]);
     if (gold.t > t) return `no match: reference ${gold.id} says it only at position ${gold.t}`;
-    const wrong = misplaced(record, gold);
-    return wrong ? `no match: should be ${wrong} (reference ${gold.id})` : `no match: ${wanted.has(gold.id) ? `${wanted.get(gold.id)[0]} is matched to reference ${gold.id} already` : `reference ${gold.id} has a better partner`}`;
+    const wrong = misplaced(record, gold), like = `like reference ${gold.id} (κ ${number(near[1], 2)})`;
+    return wrong ? `no match: ${like}, but ${wrong}` : `no match: ${like}, but ${wanted.has(gold.id) ? `${wanted.get(gold.id)[0]} is matched to reference ${gold.id} already` : `reference ${gold.id} has a better partner`}`;
   };
   const fateOfTheirs = (record) => {
     if (wanted.has(record.id)) return `found as ${wanted.get(record.id)[0]}, κ ${number(wanted.get(record.id)[1], 2)}`;
-    const said = saidBy.get(record.id);
-    const wrong = said ? misplaced(said, record) : "";
-    return wrong ? `missing: ${said.id} says it, but ${said.owner !== record.owner ? `about ${said.owner}` : said.source !== record.source ? `by ${said.source}` : `in ${LAYERS[said.layer] || said.layer}`}` : "missing";
+    if (!saidBy.has(record.id)) return "missing";
+    const [said, kappa] = saidBy.get(record.id), wrong = ["owner", "source", "layer"].find((name) => said[name] !== record[name]);
+    const where = { owner: `about ${said.owner}`, source: `by ${said.source}`, layer: `in ${LAYERS[said.layer] || said.layer}` }[wrong];
+    return where ? `missing: ${said.id} is like it (κ ${number(kappa, 2)}), but ${where}` : "missing";
   };
   const owners = [...new Set([...ours, ...(theirs || [])].map((one) => one.owner))].sort((a, b) => (a === "GROUP") - (b === "GROUP") || (a < b ? -1 : 1));
   const shown = [];
@@ -103,5 +105,5 @@ function connect(block, pairs) {
     const light = (on) => () => { [path, ...both].forEach((one) => one.classList.toggle("lit", on)); };
     for (const one of both) { one.addEventListener("pointerenter", light(true)); one.addEventListener("pointerleave", light(false)); }
   }
-  new ResizeObserver(place).observe(block);
+  new ResizeObserver(() => requestAnimationFrame(place)).observe(block);
 }
