@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from data.catalog import load_networks
+from data.jsonfile import read_json
 from data.memory.state import State
 from data.network import DataError, Network
 from data.segments import segments
@@ -19,16 +20,17 @@ from data.teacher import load_teacher, replay
 from rollout.llm.errors import SetupError
 from rollout.memory.embedder import HashEmbedder
 from rollout.memory.provenance import support
-from tests.data.builders import nested, write
+from tests.data.builders import NO_SOCIALMEM, SOCIALMEM, nested, write
 from tests.rollout.llm.server import Turn
 from tests.tiny import make_network
 from tests.writer_rl.teachers import CONTRACT, actions, add, answer, good, school, serve, taught, update, variant
 from writer_rl.teach.attempts import ATTEMPTS, CUT_OFF, feedback, prompt_file
+from writer_rl.teach.folder import Folder
 from writer_rl.teach.judgement import judge
 from writer_rl.teach.loop import Status, teach_all
 
 BARE = replace(make_network(), questions=())
-PROMPTS_HASH = "6b35516bd537c3f4"
+PROMPTS_HASH = "9f8718453ecd684f"
 
 
 def test_a_network_is_taught_segment_by_segment_on_its_own_growing_memory(tmp_path: Path) -> None:
@@ -60,6 +62,19 @@ def test_nothing_but_the_writers_view_reaches_the_teacher(tmp_path: Path) -> Non
         assert "SECRET" not in sent and "s01_t000" not in sent and "qa_" not in sent
         assert [one["role"] for one in body["messages"]] == ["system", "user"]
     assert "Tea & cake" in server.requests[0]["messages"][1]["content"]
+
+
+@pytest.mark.skipif(not (SOCIALMEM / "networks").is_dir(), reason=NO_SOCIALMEM)
+def test_real_networks_are_taught_without_a_word_of_their_questions(tmp_path: Path) -> None:
+    pairs = load_networks(SOCIALMEM)
+    hidden = {question.text for network, _ in pairs for question in network.questions}
+    hidden |= {session["topic"] for file in (SOCIALMEM / "networks").glob("*.json") for session in read_json(file)["sessions"]}
+    said = {message.text for network, _ in pairs for message in network.messages()}
+    with serve(lambda body, n: good(body)) as server:
+        made = taught(server, tmp_path, *(network for network, _ in pairs))
+    assert [one.status for one in made] == [Status.TAUGHT] * 10 and len(server.requests) == 50
+    sent = "\n".join(message["content"] for body in server.requests for message in body["messages"])
+    assert len(hidden) > 100 and not [one for one in hidden if one in sent and not any(one in text for text in said)]
 
 
 def test_the_system_text_is_the_writers_own_followed_by_the_evidence_rule() -> None:
@@ -238,6 +253,13 @@ def test_another_network_of_the_same_id_is_never_overwritten(tmp_path: Path) -> 
             taught(server, tmp_path)
         with pytest.raises(DataError, match="name of a file"):
             taught(server, tmp_path, replace(BARE, id="../../x"))
+
+
+def test_two_runs_never_write_into_one_folder(tmp_path: Path) -> None:
+    with serve(lambda body, n: good(body)) as server, Folder(tmp_path).held():
+        with pytest.raises(DataError, match="another run"):
+            taught(server, tmp_path, BARE)
+        assert not server.requests
 
 
 def test_a_wrong_model_or_key_ends_everything_with_one_error(tmp_path: Path) -> None:

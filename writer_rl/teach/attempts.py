@@ -40,7 +40,7 @@ class Judged(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Question:
+class Assignment:
     """What is asked: `unit` names it in the journal, `schema` is the JSON schema of the answer."""
 
     unit: str
@@ -58,41 +58,41 @@ class Teller:
     model: str
     api_base: str | None = None
 
-    async def ask(self, question: Question, judge: Callable[[str], Judged[T]], journal: Journal) -> T:
+    async def ask(self, assignment: Assignment, judge: Callable[[str], Judged[T]], journal: Journal) -> T:
         """The first value that `judge` accepts. Answers in the journal are judged again instead of paid again.
 
         Errors: StillFaulty; MissingReply where no answer came (outage, refusal, ...), BudgetExceeded, SetupError: then
         the conversation goes on at this place in the next run.
         """
-        run = journal.next_run(question.unit, ATTEMPTS)
+        conversation = journal.next_conversation(assignment.unit, ATTEMPTS)
         said: list[Attempt] = []
-        known = journal.of(question.unit, run)
+        known = journal.of(assignment.unit, conversation)
         for number in range(ATTEMPTS):
             if number < len(known):
                 attempt, judged = known[number], _again(known[number], judge)
             else:
-                reply = await self._reply(question, run, said)
+                reply = await self._reply(assignment, conversation, said)
                 judged = judge(reply) if reply is not None else Judged[T](None, (f"it was cut off at {MAX_TOKENS} tokens",))
-                attempt = Attempt(question.unit, run, number, reply, judged.faults)
+                attempt = Attempt(assignment.unit, conversation, number, reply, judged.faults)
                 journal.append(attempt)
             if judged.value is not None:
                 return judged.value
             said.append(attempt)
-        raise StillFaulty(question.unit, said[-1].faults)
+        raise StillFaulty(assignment.unit, said[-1].faults)
 
-    async def _reply(self, question: Question, run: int, said: list[Attempt]) -> str | None:
+    async def _reply(self, assignment: Assignment, conversation: int, said: list[Attempt]) -> str | None:
         """The model's text; None where it was cut off at the token limit."""
-        messages = [("system", question.system), ("user", question.user)]
+        messages = [("system", assignment.system), ("user", assignment.user)]
         for attempt in said:
             messages += [("assistant", _shown(attempt.reply)), ("user", feedback(attempt.faults))]
         call = ChatCall(
-            stage=question.stage,
+            stage=assignment.stage,
             model=self.model,
             messages=tuple(messages),
             max_tokens=MAX_TOKENS,
-            temperature=AGAIN_TEMPERATURE if run else 0.0,
-            seed=run,
-            schema=question.schema,
+            temperature=AGAIN_TEMPERATURE if conversation else 0.0,
+            seed=conversation,
+            schema=assignment.schema,
             api_base=self.api_base,
         )
         try:

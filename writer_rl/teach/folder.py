@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +58,19 @@ class Folder:
                 (self.root / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"{self.root}: cannot be made ({error.strerror}); name a folder you may write to") from error
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One run at a time: two would pay twice and mix their journals. Errors: DataError where another one is at work."""
+        self.make()
+        with (self.root / "journal" / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DataError(
+                    f"{self.root}: another run is teaching into this folder; wait for it, or name another"
+                ) from None
+            yield
 
 
 def replace_whole(path: Path, write: Callable[[Path], None]) -> None:

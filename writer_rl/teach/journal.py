@@ -17,12 +17,12 @@ SCHEMA = "writer-rl-teach/1"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One answer of the teacher. `unit` is what was asked (a segment, a block of questions), `run` counts the
-    conversations about it, `number` the answers within one, both from 0. `reply` is None where the answer was cut off;
+    """One answer of the teacher. `unit` is what was asked (a segment, a block of questions), `conversation` counts
+    those about it, `number` the answers within one, both from 0. `reply` is None where the answer was cut off;
     `faults` is empty where it was accepted."""
 
     unit: str
-    run: int
+    conversation: int
     number: int
     reply: str | None
     faults: tuple[str, ...]
@@ -52,13 +52,13 @@ class Journal:
             return
         path.write_text(json.dumps(head, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    def of(self, unit: str, run: int) -> list[Attempt]:
+    def of(self, unit: str, conversation: int) -> list[Attempt]:
         """The answers of one conversation, in order."""
-        return [one for one in self.attempts if (one.unit, one.run) == (unit, run)]
+        return [one for one in self.attempts if (one.unit, one.conversation) == (unit, conversation)]
 
-    def next_run(self, unit: str, most: int) -> int:
+    def next_conversation(self, unit: str, most: int) -> int:
         """The conversation that goes on: the last one, or a new one where that ended after `most` faulty answers."""
-        last = max((one.run for one in self.attempts if one.unit == unit), default=0)
+        last = max((one.conversation for one in self.attempts if one.unit == unit), default=0)
         said = self.of(unit, last)
         return last + 1 if len(said) >= most and said[-1].faults else last
 
@@ -96,9 +96,9 @@ class Journal:
             raise DataError(f"{self.path}, line {number}: no line of a journal; delete the file to begin anew")
         return value
 
-    def _attempt(self, line: str, number: int) -> Attempt:
-        where = f"{self.path}, line {number}"
-        raw = self._decoded(line, number)
+    def _attempt(self, line: str, row: int) -> Attempt:
+        where = f"{self.path}, line {row}"
+        raw = self._decoded(line, row)
         reply = None if raw.get("reply", "") is None else take(raw, "reply", str, where)
-        run, count = take(raw, "run", int, where), take(raw, "number", int, where)
-        return Attempt(take(raw, "unit", str, where), run, count, reply, texts(raw, "faults", where))
+        conversation, number = (take(raw, key, int, where) for key in ("conversation", "number"))
+        return Attempt(take(raw, "unit", str, where), conversation, number, reply, texts(raw, "faults", where))

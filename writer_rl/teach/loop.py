@@ -17,8 +17,7 @@ from data.teacher import Step, Teacher, load_teacher, replay, save_teacher
 from rollout.llm.errors import BudgetExceeded, MissingReply
 from rollout.memory.embedder import Embedder
 from rollout.memory.provenance import support
-from writer_rl.teach import attempts
-from writer_rl.teach.attempts import StillFaulty, Teller
+from writer_rl.teach.attempts import Assignment, StillFaulty, Teller
 from writer_rl.teach.contract import Contract
 from writer_rl.teach.folder import Folder, replace_whole
 from writer_rl.teach.journal import Journal, content_hash
@@ -79,13 +78,17 @@ async def teach_all(
     What stops one network (an outage, faulty answers, the budget) leaves it unfinished and the others alone. Errors:
     DataError for what no run can mend (a wrong model, key or folder) ends all.
     """
-    school.folder.make()
     places = [school.folder.network(network.id) for network in networks]
     if len({str(place).casefold() for place in places}) != len(places):
         raise DataError("teach: two networks have the same id; ids must be unique")
     empty = [network.id for network in networks if not network.sessions]
     if empty or not networks:
         raise DataError(f"teach: {f'network {empty[0]!r} has no messages' if empty else 'there are no networks'}; leave it out")
+    with school.folder.held():
+        return await _taught(school, networks, concurrency, progress)
+
+
+async def _taught(school: School, networks: Sequence[Network], concurrency: int, progress: Progress) -> list[Taught]:
     gate = asyncio.Semaphore(concurrency)
 
     async def one(network: Network) -> Taught:
@@ -175,14 +178,14 @@ class _Lesson:
         school, state, steps = self.school, State(), list[tuple[Step, ...]]()
         progress(self.network.id, 0, len(self.parts))
         for part in self.parts:
-            question = attempts.Question(
+            assignment = Assignment(
                 unit=f"segment {part.t + 1}",
                 stage="teach",
                 system=school.contract.system,
                 user=school.contract.user(part, state, school.embedder),
                 schema=school.contract.schema,
             )
-            written = await school.teller.ask(question, judge(part, state, school.support()), self.journal())
+            written = await school.teller.ask(assignment, judge(part, state, school.support()), self.journal())
             state = written.state
             steps.append(written.steps)
             self.progressed = replace(

@@ -15,8 +15,7 @@ from data.network import Message, Network, Question, fold
 from rollout.llm.errors import Unparsable
 from rollout.llm.reply import json_object
 from rollout.writer.prompt import WriterPrompt, one_line
-from writer_rl.teach import attempts
-from writer_rl.teach.attempts import Judged, Teller, prompt_file
+from writer_rl.teach.attempts import Assignment, Judged, Teller, prompt_file
 from writer_rl.teach.journal import Journal
 
 MOST_MESSAGES = 300  # shown at once
@@ -73,7 +72,7 @@ async def write_questions(
     for number, (block, asked) in enumerate(zip(blocks, wanted, strict=True), 1):
         if not asked:
             continue
-        question = attempts.Question(
+        assignment = Assignment(
             unit=f"{count} questions, block {number} of {len(blocks)}",
             stage="questions",
             system=Template(prompt_file("questions_system")).substitute(abstention=ABSTENTION),
@@ -81,7 +80,7 @@ async def write_questions(
             schema=_schema(),
         )
         reader = judge(block, asked, {fold(draft.text) for draft in drafts})
-        written: list[Draft] = await teller.ask(question, reader, journal)
+        written: list[Draft] = await teller.ask(assignment, reader, journal)
         drafts += written
     return tuple(
         Question(

@@ -13,6 +13,7 @@ from data.segments import Segment
 from rollout.query.evidence import one_line
 from writer_rl.teach.statistics import Lesson, statistics
 
+OPEN = 12  # networks that are unfolded from the start
 LAYERS = {"per_speaker_core": "core", "per_speaker_profile": "profile"}
 
 
@@ -21,16 +22,16 @@ def page(lessons: Sequence[Lesson]) -> str:
     template = files("writer_rl.teach").joinpath("review.html").read_text(encoding="utf-8")
     counted = statistics(lessons)
     rows = "".join(f"<tr><td>{_text(what)}</td><td>{_text(number)}</td></tr>\n" for what, number in counted.rows())
-    networks = "\n".join(_network(lesson, f"n{number}") for number, lesson in enumerate(lessons, 1))
+    networks = "\n".join(_network(lesson, f"n{number}", len(lessons) <= OPEN) for number, lesson in enumerate(lessons, 1))
     title = f"{counted.networks} networks, {counted.records} records"
     return Template(template).substitute(title=title, statistics=rows, networks=networks)
 
 
-def _network(lesson: Lesson, anchor: str) -> str:
+def _network(lesson: Lesson, anchor: str, shown: bool) -> str:
     network = lesson.network
     size = f"{len(lesson.segments)} segments, {len(lesson.states[-1])} records, {len(network.questions)} questions"
     parts = [
-        f'<details open><summary><h2>{_text(network.id)}</h2> <span class="dim">{size}</span></summary>',
+        f'<details{" open" if shown else ""}><summary><h2>{_text(network.id)}</h2> <span class="dim">{size}</span></summary>',
         f'<p class="dim">{_text(", ".join(network.roster.names))}</p>',
         *(_segment(lesson, t, anchor) for t in range(len(lesson.segments))),
         _questions(lesson, anchor),
