@@ -18,7 +18,7 @@ from data.network import GROUP, DataError, Question, Roster, fold
 from rollout.llm.client import run
 from rollout.memory.embedder import Embedder, load_embedder
 from rollout.memory.incoming import Incoming, read_message
-from rollout.memory.ingest import EmptyWriter, Progress, TextWriter, write_segments
+from rollout.memory.ingest import Progress, TextWriter, write_segments
 from rollout.memory.provenance import support
 from rollout.memory.reader import Reader
 from rollout.memory.store import WINDOW, Added, Store, UnknownEntry
@@ -81,6 +81,8 @@ class Memory:
         `embedder` (minilm, hash) None is the store's own. `window` counts only for a new store.
         Errors: StoreError, EmbedderMismatch.
         """
+        from writer_rl.serving import named_writer  # torch and transformers only where a model writes
+
         using = named_writer(writer) if isinstance(writer, str) else writer
         store = Store(Path(path), window, create)
         memory = cls(store, using, pipeline, embedder)
@@ -237,13 +239,6 @@ class Memory:
             made.roles = replace(given.roles, judge=_Unjudged())
             self._open_pipeline = made
         return self._open_pipeline
-
-
-def named_writer(name: str) -> TextWriter:
-    """A Writer by its name. Errors: a name that is not known."""
-    if name == "empty":
-        return EmptyWriter()
-    raise DataError(f"writer {name!r} is not known; use checkpoint:DIR, server:URL, litellm:MODEL or empty")
 
 
 class _Unjudged:

@@ -43,7 +43,7 @@ STORE = Path("memory.sqlite")
 def ingest(
     file: Annotated[Path, typer.Argument(help="JSONL (or a JSON list): speaker, text; where known id, time, label, channel.")],
     store: StorePath = STORE,
-    writer: Annotated[str, typer.Option(help="checkpoint:DIR, server:URL, litellm:MODEL or empty.")] = "empty",
+    writer: Annotated[str, typer.Option(help="checkpoint:DIR, litellm:MODEL or empty.")] = "empty",
     embedder: EmbedderName = None,
     window: Annotated[int, typer.Option(help="Messages a segment, for a new store.")] = WINDOW,
     keep_pending: Annotated[bool, typer.Option(help="Leave the last, unfilled segment to later messages.")] = False,

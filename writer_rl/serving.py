@@ -9,15 +9,19 @@ from data.network import DataError
 from data.segments import Segment
 from rollout.engines.base import Request, RequestKey, SamplingParams
 from rollout.engines.hf import HFEngine
+from rollout.llm.client import Client, ClientConfig
+from rollout.llm.provider import ChatCall
 from rollout.memory.embedder import Embedder, load_embedder
 from rollout.memory.ingest import EmptyWriter, TextWriter
 from rollout.writer.prompt import WriterPrompt
 from rollout.writer.sampler import PromptTooLong
 from rollout.writer.view import build_view
 from writer_rl import checkpoint
+from writer_rl.base.tokenizer import build
 from writer_rl.recipe import Recipe, check
 
-GRAMMAR = "checkpoint:DIR or empty"
+WRITE_TOKENS = 4096  # of one answer of a large model
+GRAMMAR = "checkpoint:DIR, litellm:MODEL or empty"
 
 
 class CheckpointWriter:
@@ -46,9 +50,27 @@ class CheckpointWriter:
         return self._prompt.decode(completion.token_ids)
 
 
+class ModelWriter:
+    """A large model behind litellm, asked with the full contract at temperature 0. Errors: MissingReply on an outage."""
+
+    def __init__(self, model: str, client: Client) -> None:
+        self.name = f"litellm:{model}"
+        self._model = model
+        self._client = client
+        self._prompt = WriterPrompt("full", build([]))  # any tokenizer: it only counts the budget of heads
+        self._embedder: Embedder = load_embedder("minilm")
+
+    async def write(self, segment: Segment, state: State) -> str:
+        view = build_view(segment, state, self._embedder, self._prompt)
+        messages = tuple((one["role"], one["content"]) for one in self._prompt.chat(view))
+        return await self._client.ask(ChatCall("write", self._model, messages, max_tokens=WRITE_TOKENS), str)
+
+
 def named_writer(name: str) -> TextWriter:
     """A Writer by its name in the grammar. Errors: a name that is not known, a folder that is no checkpoint."""
     kind, _, rest = name.partition(":")
+    if kind == "litellm" and rest:
+        return ModelWriter(rest, Client(ClientConfig()))
     if name == "empty":
         return EmptyWriter()
     if kind == "checkpoint" and rest:

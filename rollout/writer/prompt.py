@@ -72,10 +72,14 @@ class WriterPrompt:
         self.turn_end_id: int = self._find_turn_end()
         self._turn_end: str = next(token for token, number in added.items() if number == self.turn_end_id)
 
+    def chat(self, view: WriterView) -> list[dict[str, str]]:
+        """The prompt as chat messages, for models that are reached by text."""
+        system = [{"role": "system", "content": self._system}] if self._system else []
+        return [*system, {"role": "user", "content": self.user_text(view)}]
+
     def text(self, view: WriterView) -> str:
         """The whole prompt as the chat template writes it, up to where the Writer's answer begins."""
-        messages = [{"role": "system", "content": self._system}] if self._system else []
-        return self._render([*messages, {"role": "user", "content": self.user_text(view)}], prompt=True)
+        return self._render(self.chat(view), prompt=True)
 
     def prompt_ids(self, view: WriterView) -> tuple[int, ...]:
         """Token ids of `text(view)`."""

@@ -21,8 +21,7 @@ class ChatPrompt(WriterPrompt):
 
     def prompt_ids(self, view: WriterView) -> tuple[int, ...]:
         ids = super().prompt_ids(view)
-        system = (("system", self._system),) if self._system else ()
-        self._chats[ids] = (*system, ("user", self.user_text(view)))
+        self._chats[ids] = tuple((one["role"], one["content"]) for one in self.chat(view))
         return ids
 
     def messages(self, prompt_ids: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
