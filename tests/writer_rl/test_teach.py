@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data.catalog import load_networks
 from data.jsonfile import read_json
 from data.memory.state import State
 from data.network import DataError, Network
 from data.segments import segments
-from data.teacher import load_teacher, replay
+from data.teacher import Teacher, load_teacher, replay
 from rollout.llm.errors import SetupError
 from rollout.memory.embedder import HashEmbedder
 from rollout.memory.provenance import support
@@ -24,7 +27,7 @@ from tests.data.builders import NO_SOCIALMEM, SOCIALMEM, nested, write
 from tests.rollout.llm.server import Turn
 from tests.tiny import make_network
 from tests.writer_rl.teachers import CONTRACT, actions, add, answer, good, school, serve, taught, update, variant
-from writer_rl.teach.attempts import ATTEMPTS, CUT_OFF, feedback, prompt_file
+from writer_rl.teach.attempts import ATTEMPTS, NO_ANSWER, feedback, prompt_file
 from writer_rl.teach.folder import Folder
 from writer_rl.teach.judgement import judge
 from writer_rl.teach.loop import Status, teach_all
@@ -135,12 +138,23 @@ def test_an_object_in_a_fence_or_in_prose_is_taken_and_counted(tmp_path: Path, w
     assert done.status is Status.TAUGHT and done.not_strict == 2 and len(server.requests) == 2
 
 
-def test_a_cut_off_answer_is_said_to_be_and_never_executed(tmp_path: Path) -> None:
-    with serve(lambda body, n: Turn(good(body), finish="length") if n == 0 else good(body)) as server:
-        (done,) = taught(server, tmp_path, BARE)
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [
+        (lambda text: Turn(text, finish="length"), "cut off at"),
+        (lambda text: Turn("  "), "was empty"),
+        (lambda text: Turn(text.replace("belmo", "\ud83d")), "half a character"),
+    ],
+    ids=["cut off", "empty", "surrogate"],
+)
+def test_an_answer_that_cannot_be_read_is_said_so_and_never_executed(
+    tmp_path: Path, fault: Callable[[str], Turn], word: str
+) -> None:
+    with serve(lambda body, n: fault(good(body)) if n < 1 else good(body)) as server:
+        (done,) = taught(server, tmp_path, BARE, retries=0)
     assert done.status is Status.TAUGHT and done.fed_back == 1
     told = server.requests[1]["messages"]
-    assert told[2]["content"] == CUT_OFF and "cut off at" in told[3]["content"]
+    assert told[2]["content"] == NO_ANSWER and word in told[3]["content"]
 
 
 @pytest.mark.parametrize(
@@ -150,9 +164,8 @@ def test_a_cut_off_answer_is_said_to_be_and_never_executed(tmp_path: Path) -> No
         (Turn("late", hang=1.0), "outage", 2),
         (Turn(status=400), "rejected", 1),
         (Turn("", finish="content_filter"), "refusal", 1),
-        (Turn("  "), "empty", 2),
     ],
-    ids=["500", "hang", "400", "refusal", "empty"],
+    ids=["500", "hang", "400", "refusal"],
 )
 def test_an_outage_is_typed_and_leaves_the_network_unfinished_where_it_was(
     tmp_path: Path, fault: Turn, reason: str, calls: int
@@ -348,6 +361,32 @@ def test_repeated_keys_and_an_update_that_could_be_an_add_are_faults() -> None:
 
 def test_names_are_saved_in_the_rosters_spelling() -> None:
     assert judged(add("a", owner=" ANA ")).value.steps[0].owner == "Ana"
+
+
+WILD = st.one_of(st.none(), st.booleans(), st.integers(-2, 9), st.text(max_size=4), st.lists(st.integers(0, 5), max_size=4))
+ATTEMPT = st.one_of(
+    st.builds(
+        add, st.sampled_from("abc"), st.sampled_from(["Ana", "bob", "GROUP"]), evidence=st.lists(st.integers(0, 9), max_size=3)
+    ),
+    st.builds(
+        update, st.sampled_from(["d1", "d2", "d9"]), st.sampled_from("abc"), evidence=st.lists(st.integers(1, 4), max_size=2)
+    ),
+    st.just({"action": "NOOP"}),
+    st.dictionaries(st.sampled_from(["action", "content", "owner", "evidence", "x"]), WILD, max_size=4),
+    WILD,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(ATTEMPT, max_size=3), min_size=2, max_size=2))
+def test_no_answer_makes_the_judge_raise_and_what_it_accepts_replays_to_the_same_memory(turns: list[list[Any]]) -> None:
+    parts, state, steps = segments(BARE), State(), []
+    for part, listed in zip(parts, turns, strict=True):
+        result = judge(part, state, support(HashEmbedder()))(json.dumps({"actions": listed}))
+        assert (result.value is None) == bool(result.faults)
+        steps.append(result.value.steps if result.value else ())
+        state = result.value.state if result.value else state
+    assert replay(Teacher("tiny", tuple(steps)), parts)[-1] == state
 
 
 def test_feedback_is_bounded() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from rollout.llm.client import Client
-from rollout.llm.errors import MissingKind, MissingReply
+from rollout.llm.errors import MissingKind, MissingReply, Unparsable
 from rollout.llm.provider import ChatCall
 from rollout.llm.reply import final_text
 from writer_rl.teach.journal import Attempt, Journal
@@ -19,7 +20,14 @@ ATTEMPTS = 3
 MAX_TOKENS = 8192  # of one answer; reasoning before it counts
 AGAIN_TEMPERATURE = 0.7  # of later conversations about the same thing: at 0 they would go as the first one went
 MOST_FAULTS = 12  # shown to the teacher at once
-CUT_OFF = "(cut off)"  # stands for an answer that never arrived whole
+NO_ANSWER = "(no usable answer)"  # stands for one that did not arrive whole
+UNUSABLE = MappingProxyType(
+    {
+        MissingKind.CUT_OFF: f"it was cut off at {MAX_TOKENS} tokens; write less",
+        MissingKind.EMPTY: "it was empty",
+        MissingKind.UNPARSABLE: "it holds half a character (a lone surrogate)",
+    }
+)
 
 
 class StillFaulty(Exception):
@@ -71,8 +79,8 @@ class Teller:
             if number < len(known):
                 attempt, judged = known[number], _again(known[number], judge)
             else:
-                reply = await self._reply(assignment, conversation, said)
-                judged = judge(reply) if reply is not None else Judged[T](None, (f"it was cut off at {MAX_TOKENS} tokens",))
+                reply, unusable = await self._reply(assignment, conversation, said)
+                judged = judge(reply) if reply is not None else Judged[T](None, (unusable,))
                 attempt = Attempt(assignment.unit, conversation, number, reply, judged.faults)
                 journal.append(attempt)
             if judged.value is not None:
@@ -80,8 +88,8 @@ class Teller:
             said.append(attempt)
         raise StillFaulty(assignment.unit, said[-1].faults)
 
-    async def _reply(self, assignment: Assignment, conversation: int, said: list[Attempt]) -> str | None:
-        """The model's text; None where it was cut off at the token limit."""
+    async def _reply(self, assignment: Assignment, conversation: int, said: list[Attempt]) -> tuple[str | None, str]:
+        """The model's text; or None, and what is wrong with an answer that cannot be read at all."""
         messages = [("system", assignment.system), ("user", assignment.user)]
         for attempt in said:
             messages += [("assistant", _shown(attempt.reply)), ("user", feedback(attempt.faults))]
@@ -96,12 +104,19 @@ class Teller:
             api_base=self.api_base,
         )
         try:
-            # Any text is kept, unreadable ones too: they are answered with feedback, not asked for again blindly.
-            return await self.client.ask(call, str)
+            # Any text is kept, one without JSON too: it is answered with feedback, not asked for again blindly.
+            return await self.client.ask(call, _text), ""
         except MissingReply as missing:
-            if missing.kind is MissingKind.CUT_OFF:
-                return None
-            raise
+            if missing.kind not in UNUSABLE:
+                raise
+            return None, UNUSABLE[missing.kind]
+
+
+def _text(reply: str) -> str:
+    """The reply, unless it holds what no file and no request can (JSON may escape half a character)."""
+    if any("\ud800" <= char <= "\udfff" for char in reply):
+        raise Unparsable("half a surrogate pair in the reply")
+    return reply
 
 
 def feedback(faults: tuple[str, ...]) -> str:
@@ -118,7 +133,7 @@ def prompt_file(name: str) -> str:
 
 
 def _shown(reply: str | None) -> str:
-    return CUT_OFF if reply is None else final_text(reply) or CUT_OFF
+    return NO_ANSWER if reply is None else final_text(reply) or NO_ANSWER
 
 
 def _again(attempt: Attempt, judge: Callable[[str], Judged[T]]) -> Judged[T]:

@@ -18,7 +18,7 @@ SCHEMA = "writer-rl-teach/1"
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One answer of the teacher. `unit` is what was asked (a segment, a block of questions), `conversation` counts
-    those about it, `number` the answers within one, both from 0. `reply` is None where the answer was cut off;
+    those about it, `number` the answers within one, both from 0. `reply` is None where no whole answer came;
     `faults` is empty where it was accepted."""
 
     unit: str
@@ -65,7 +65,7 @@ class Journal:
     def append(self, attempt: Attempt) -> None:
         """Keep an answer: it is on its way to the disk when this returns."""
         with self.path.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(asdict(attempt), ensure_ascii=True) + "\n")  # ASCII: a model may say half a character
+            handle.write(json.dumps(asdict(attempt), ensure_ascii=False) + "\n")
         self.attempts.append(attempt)
 
     def _read(self, head: dict[str, str]) -> bool:
