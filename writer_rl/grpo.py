@@ -93,20 +93,22 @@ def rollout(
     """G trajectories of each chosen network: shape [networks][G]."""
     recipe, size = runtime.recipe, runtime.recipe.grpo.group_size
     episodes = [Episode(cases[one.network].segments, index, one.visit, g) for one in chosen for g in range(size)]
-    trajectories = asyncio.run(
-        sample(
-            engine,
-            episodes,
-            prompt,
-            SamplingParams(recipe.grpo.temperature, recipe.grpo.top_p, recipe.grpo.max_new_tokens),
-            recipe.seed,
-            support=runtime.support,
-            embedder=runtime.embedder,
-            prompt_limit=recipe.writer.max_prompt_tokens,
-            pipeline_id=runtime.pipeline.id,
-            head_token_budget=recipe.writer.head_tokens,
+    with tqdm(total=sum(len(one.segments) for one in episodes), desc=f"round {index}: writes", leave=False) as bar:
+        trajectories = asyncio.run(
+            sample(
+                engine,
+                episodes,
+                prompt,
+                SamplingParams(recipe.grpo.temperature, recipe.grpo.top_p, recipe.grpo.max_new_tokens),
+                recipe.seed,
+                support=runtime.support,
+                embedder=runtime.embedder,
+                prompt_limit=recipe.writer.max_prompt_tokens,
+                pipeline_id=runtime.pipeline.id,
+                head_token_budget=recipe.writer.head_tokens,
+                on_write=lambda key, write: bar.update(),
+            )
         )
-    )
     return [trajectories[start : start + size] for start in range(0, len(trajectories), size)]
 
 
