@@ -11,12 +11,14 @@ from typing import Annotated
 import typer
 
 from data.network import DataError
+from writer_rl import eval_cli
 from writer_rl.data_cli import app as data_app
 from writer_rl.memory_cli import app as memory_app
 
 app = typer.Typer(help="Train and use small local models that write group-chat memory.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.add_typer(memory_app, name="memory")
+app.command("eval")(eval_cli.evaluate)
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="key=value, for example grpo.rounds=2")]
 
@@ -43,39 +45,6 @@ def run_all(
         folder = whole.run(recipes.load(recipe, overrides or []))
         print((folder / "table.md").read_text("utf-8"))
         print(f"{folder / 'curves.png'}: the curves; {folder / 'rows.jsonl'}: every question")
-
-
-@app.command("eval")
-def evaluate(
-    recipe: Annotated[str, typer.Argument(help="a file, or a bundled recipe's name")],
-    writers: Annotated[str, typer.Option(help="name=spec,...; a spec is checkpoint:DIR, teacher or empty")],
-    overrides: Overrides = None,
-    to: Annotated[Path | None, typer.Option(help="JSON lines; none: eval/rows.jsonl of the run")] = None,
-) -> None:
-    """Let Writers write the held-out networks and ask the frozen pipeline; rows and a table come out."""
-    from writer_rl import recipe as recipes
-    from writer_rl.cases import load_cases
-    from writer_rl.evaluation.evaluate import evaluate as run_evaluation
-    from writer_rl.evaluation.summary import table
-    from writer_rl.evaluation.writers import open_writer
-    from writer_rl.logbook import write_lines
-    from writer_rl.runtime import Runtime
-
-    with plain_errors():
-        loaded = recipes.load(recipe, overrides or [])
-        named = [one.partition("=")[::2] for one in writers.split(",")]
-        if not all(name and spec for name, spec in named):
-            raise DataError(f"--writers {writers!r}: write name=spec,name=spec, for example r1=checkpoint:DIR,oracle=teacher")
-        runtime = Runtime.of(loaded)
-        cases = load_cases(loaded.data, loaded.eval.side)[: loaded.eval.limit]
-        prompt = runtime.prompt(runtime.policy())
-        rows = []
-        for name, spec in named:
-            rows += run_evaluation(runtime, open_writer(spec, name, runtime, cases, prompt), cases, loaded.eval.seeds)
-        path = to or loaded.folder / "eval" / "rows.jsonl"
-        write_lines(path, rows)
-        print(table(rows, [name for name, _ in named]))
-        print(f"{path}: {len(rows)} rows")
 
 
 @app.command("validate")

@@ -105,7 +105,7 @@ def compare(rows: Sequence[Row], first: str, second: str) -> Comparison | None:
         for network, question in shared:
             found.setdefault(network, []).append(fmean(side[network, question]))
     majority = [[fmean(side[one]) > 0.5 for one in shared] for side in sides]
-    return Comparison(first, second, paired_difference(*values), mcnemar(*majority), len(shared))
+    return Comparison(first, second, paired_difference(values[0], values[1]), mcnemar(*majority), len(shared))
 
 
 def _by_question(rows: Sequence[Row], label: str) -> dict[tuple[str, str], list[bool]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from data.network import DataError
 from rollout.query.pipeline import Pipeline
@@ -26,6 +26,14 @@ class Arm:
 
     def label(self, writer: str) -> str:
         return f"{writer} {self.suffix}" if self.suffix else writer
+
+
+def ask_mode(text: str) -> Ask:
+    """`off`, `on` or `both`; DataError for anything else."""
+    for mode in get_args(Ask):
+        if mode == text:
+            return mode
+    raise DataError(f"ASK {text!r}: use off, on or both")
 
 
 def ask_arms(runtime: Runtime, mode: Ask) -> list[Arm]:
