@@ -174,7 +174,7 @@ def _print_report(report: Report) -> None:
         table.add_row(row.check, Text(row.level.value, COLOURS[row.level]), Text(row.network), Text(row.detail))
     Console(highlight=False).print(table)
     levels = Counter(row.level for row in report.rows)
-    typer.echo(f"{levels[Level.ERROR]} errors, {levels[Level.WARNING]} warnings")
+    typer.echo(f"errors: {levels[Level.ERROR]}, warnings: {levels[Level.WARNING]}")
 
 
 def _targets(imported: Imported, to: Path) -> Sequence[Path]:

@@ -91,7 +91,7 @@ def test_wrong_paths_and_formats_are_one_paragraph(chat: Path, tmp_path: Path) -
 
 def test_the_bundled_networks_pass_the_check() -> None:
     made = invoke("check", "own")
-    assert made.exit_code == 0 and "0 errors" in made.stdout and "schema" in made.stdout
+    assert made.exit_code == 0 and "errors: 0" in made.stdout and "schema" in made.stdout
 
 
 def test_faults_end_with_exit_code_1_in_words_and_as_json(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_faults_end_with_exit_code_1_in_words_and_as_json(tmp_path: Path) -> Non
     raw["qa_pairs"][1]["answer"] = " "
     file = write(tmp_path / "a.json", raw)
     made = invoke("check", file)
-    assert made.exit_code == 1 and "no text or no answer" in made.stdout and "1 errors" in made.stdout
+    assert made.exit_code == 1 and "no text or no answer" in made.stdout and "errors: 1" in made.stdout
     report = json.loads(invoke("check", file, "--json").stdout)
     assert report["failed"] and any(row["level"] == "error" and row["network"] == "grp_x" for row in report["rows"])
 

@@ -23,13 +23,14 @@ def page(lessons: Sequence[Lesson]) -> str:
     counted = statistics(lessons)
     rows = "".join(f"<tr><td>{_text(what)}</td><td>{_text(number)}</td></tr>\n" for what, number in counted.rows())
     networks = "\n".join(_network(lesson, f"n{number}", len(lessons) <= OPEN) for number, lesson in enumerate(lessons, 1))
-    title = f"{counted.networks} networks, {counted.records} records"
+    title = f"{_count(counted.networks, 'network')}, {_count(counted.records, 'record')}"
     return Template(template).substitute(title=title, statistics=rows, networks=networks)
 
 
 def _network(lesson: Lesson, anchor: str, shown: bool) -> str:
     network = lesson.network
-    size = f"{len(lesson.segments)} segments, {len(lesson.states[-1])} records, {len(network.questions)} questions"
+    counts = {"segment": len(lesson.segments), "record": len(lesson.states[-1]), "question": len(network.questions)}
+    size = ", ".join(_count(count, noun) for noun, count in counts.items())
     parts = [
         f'<details{" open" if shown else ""}><summary><h2>{_text(network.id)}</h2> <span class="dim">{size}</span></summary>',
         f'<p class="dim">{_text(", ".join(network.roster.names))}</p>',
@@ -86,6 +87,10 @@ def _questions(lesson: Lesson, anchor: str) -> str:
             f'<span class="dim">{links}</span></li>'
         )
     return '<h3>Questions</h3>\n<ul class="records">\n' + "\n".join(items) + "\n</ul>"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _text(text: str) -> str:
