@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -44,7 +45,11 @@ def load_cases(section: DataSection, side: Side) -> list[Case]:
     Raises DataError where the split names a network that the sources lack, or where both sides hold the same one.
     """
     if section.gym is not None:
-        config = gym.GymConfig(**section.gym.config)
+        try:
+            config = gym.GymConfig(**section.gym.config)
+        except TypeError as error:
+            fields = ", ".join(one.name for one in dataclasses.fields(gym.GymConfig))
+            raise DataError(f"data.gym.config: {error}; its keys are {fields}, numbers or (least, most) pairs") from error
         count = getattr(section.gym, side)
         pairs = list(gym.networks(config, side, section.gym.seed, count))
         return [make_case(network, teacher, section.window) for network, teacher in pairs]

@@ -57,7 +57,8 @@ def load_policy(path_or_name: str | Path, dtype: str = "float32") -> Policy:
             where, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False, output_loading_info=True
         )
     except LOADING_ERRORS as error:
-        raise PolicyError(f"{where}: cannot be loaded as a causal language model with its tokenizer: {error}") from error
+        told = " ".join(str(error).split())
+        raise PolicyError(f"{where}: cannot be loaded as a causal language model with its tokenizer: {told}") from error
     model, info = loaded
     absent = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     if absent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from data.network import DataError
 from rewards.matching import Matcher
 from rewards.score import Scores, WriteFacts, score
 from rewards.weights import RewardWeights
@@ -15,7 +16,7 @@ from rollout.writer.trajectory import ParseStatus, Trajectory, Write
 from writer_rl.cases import Case
 
 
-class TooManyUnjudged(RuntimeError):
+class TooManyUnjudged(DataError):
     """More than the allowed share of a round's questions stayed unjudged: the judge or answerer is failing."""
 
 

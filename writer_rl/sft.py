@@ -53,6 +53,8 @@ def train(recipe: Recipe) -> Path:
         checkpoint.restore_trainer(resumed, optimizer, scheduler)
     logbook = Logbook(recipe.folder, "sft", first * steps_an_epoch, runtime.accelerator.is_main_process)
     dev = load_cases(recipe.data, "dev") if recipe.sft.select == "phi" else []
+    if recipe.sft.select == "phi" and not dev:
+        raise RecipeError(f"sft.select is phi, but split {recipe.data.split} has no dev networks; use sft.select=last")
     table = _read_table(folder)[:first]
     bar = tqdm(total=total, initial=first * steps_an_epoch, desc="SFT", disable=not runtime.accelerator.is_main_process)
     for epoch in range(first, recipe.sft.epochs):
