@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from tests.writer_rl.report_run import HOSTILE, make_run
 from writer_rl.logbook import read_lines, write_lines
 from writer_rl.report import write_report
 from writer_rl.report.command import report
-from writer_rl.report.page import _columns
+from writer_rl.report.page import _block, _columns
 from writer_rl.report.replay import replay_round
 from writer_rl.report.run import RunError, read_run
 
@@ -64,7 +66,8 @@ class Page(HTMLParser):
         self._open = None
 
     def block(self, name: str) -> Any:
-        return json.loads(self.scripts[name])
+        text = self.scripts[name]
+        return json.loads(zlib.decompress(base64.b64decode(text)) if name.startswith("round-") else text)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +90,14 @@ def test_chat_text_stays_data(page: Page, made: Path) -> None:
     contents = [record[6] for number in range(3) for one in page.block(f"round-{number}") for record in one["records"]]
     assert any(HOSTILE in content for content in contents)
     assert "innerHTML" not in page.scripts[None] and "outerHTML" not in page.scripts[None]
+
+
+def test_no_text_ends_its_block_or_opens_a_comment(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(f"<body>{_block('a', {'text': HOSTILE})}<p></p>", "utf-8")
+    page = Page(path)
+    assert page.tags == ["body", "script", "p"] and page.block("a") == {"text": HOSTILE} and page.title == ""
+    assert "<!--" not in path.read_text("utf-8")
 
 
 def test_only_the_pages_own_script_and_style_may_run(made: Path, tmp_path: Path) -> None:

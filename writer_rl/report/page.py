@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import math
+import zlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -53,7 +54,7 @@ def render(run: Run) -> str:
         "index": viewer.index,
     }
     blocks = [_block("summary", summary), _block("networks", viewer.networks)]
-    blocks += [_block(f"round-{number}", trajectories) for number, trajectories in viewer.rounds.items()]
+    blocks += [_packed(f"round-{number}", trajectories) for number, trajectories in viewer.rounds.items()]
     style = _asset("page.css")
     script = "\n".join(_asset(name) for name in SCRIPTS)
     return Template(_asset("page.html")).substitute(
@@ -85,8 +86,18 @@ def _finite(value: Any) -> float | None:
 
 def _block(name: str, value: Any) -> str:
     """Data as an element that no browser runs. `<` is escaped, so that no text in it can end the element or open a comment."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    text = _json(value).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>'
+
+
+def _packed(name: str, value: Any) -> str:
+    """The same, as base64 of deflate: a seventh of the size, and the browser reads what is never looked at in no time."""
+    packed = base64.b64encode(zlib.compress(_json(value).encode("utf-8", "backslashreplace"), 9)).decode()
+    return f'<script type="application/octet-stream" id="{name}">{packed}</script>'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _asset(name: str) -> str:

@@ -18,6 +18,13 @@ const draw = (tag, properties, ...children) => fill(document.createElementNS(SVG
 const data = (text) => make("span", { className: "data", dir: "auto" }, String(text));
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 
+// Rounds are packed (deflate, base64): a long run opens fast, and a round is unpacked when it is first looked at.
+async function unpack(id) {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).json();
+}
+
 function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";
   const small = value !== 0 && Math.abs(value) < 0.001;

@@ -15,7 +15,7 @@ const build = {
   recipe: (root) => root.append(summary.recipe ? make("pre", { tabindex: 0 }, summary.recipe) : make("p", {}, "No recipe is saved with this run.")),
 };
 
-function route() {
+async function route() {
   const [name, ...rest] = location.hash.slice(1).split("/");
   const shown = sections.includes(name) ? name : "curves";
   const other = part(shown).hidden;
@@ -27,11 +27,11 @@ function route() {
   }
   if (shown === "trajectories" && rest.length === 3) {
     viewer.open(...rest.map(Number));
-    if (built.has(shown)) viewer.show();
+    if (built.has(shown)) await viewer.show();
   }
   if (!built.has(shown)) {
     built.add(shown);
-    build[shown](part(shown));
+    await build[shown](part(shown));
   }
 }
 
@@ -43,5 +43,4 @@ addEventListener("keydown", (event) => {
   const does = { j: () => viewer.step(1), k: () => viewer.step(-1), l: () => viewer.turn(1), h: () => viewer.turn(-1), w: () => viewer.go(viewer.ranked[0]) }[event.key];
   if (does) { event.preventDefault(); does(); }
 });
-route();
-document.documentElement.dataset.ready = String(Math.round(performance.now()));
+route().then(() => { document.documentElement.dataset.ready = String(Math.round(performance.now())); });

@@ -19,7 +19,7 @@ class Viewer {
   worstPosition(entry) { return entry ? entry.returns.indexOf(Math.min(...entry.returns)) : 0; }
 
   block(round) {
-    if (!this.blocks.has(round)) this.blocks.set(round, read(`round-${round}`));
+    if (!this.blocks.has(round)) this.blocks.set(round, unpack(`round-${round}`));
     return this.blocks.get(round);
   }
 
@@ -32,7 +32,12 @@ class Viewer {
     this.t = Math.max(0, Math.min(entry.returns.length - 1, t));
   }
 
-  go(entry, t = this.worstPosition(entry)) { this.chosen = entry; this.t = t; history.replaceState(null, "", this.address); this.show(); }
+  async go(entry, t = this.worstPosition(entry)) {
+    this.chosen = entry;
+    this.t = t;
+    history.replaceState(null, "", this.address);
+    await this.show();
+  }
 
   step(by) {
     const t = this.t + by;
@@ -46,14 +51,17 @@ class Viewer {
     if (next) this.go(next, Math.min(this.t, next.returns.length - 1));
   }
 
-  show() {
+  async show() {
+    const chosen = this.chosen, t = this.t, block = chosen && await this.block(chosen.round);
+    if (chosen !== this.chosen || t !== this.t) return; // another one was asked for meanwhile
     const focus = document.activeElement && document.activeElement.id;
     const opened = new Set([...this.root.querySelectorAll("details[open]")].map((one) => one.id));
     if (!this.chosen) {
       this.root.replaceChildren(make("p", {}, "No trajectory has been traced yet."));
       return;
     }
-    const trajectory = this.block(this.chosen.round)[this.chosen.place];
+    const trajectory = block[this.chosen.place];
+    this.first = block[this.siblings()[0].place];
     this.root.replaceChildren(this.ranking(), this.controls(), this.why(), this.positions(trajectory), ...this.position(trajectory));
     for (const id of opened) { const found = document.getElementById(id); if (found) found.open = true; }
     const again = focus && document.getElementById(focus);
@@ -62,7 +70,7 @@ class Viewer {
 
   ranking() {
     const rows = this.ranked.slice(0, 10).map((entry) => make("tr", {},
-      make("td", {}, make("button", { onclick: () => { this.go(entry); document.getElementById("why").scrollIntoView(); } }, `round ${entry.round}, g ${entry.g}`)),
+      make("td", {}, make("button", { onclick: async () => { await this.go(entry); document.getElementById("why").scrollIntoView(); } }, `round ${entry.round}, g ${entry.g}`)),
       make("td", { className: "number" }, number(entry.mean, 2)), make("td", {}, data(entry.network)), make("td", {}, data(entry.why[1] || entry.why[0]))));
     return make("details", { id: "ranking" }, make("summary", {}, `The ${rows.length} worst trajectories of the run`),
       make("div", { className: "scroll", tabindex: 0, role: "region", "aria-label": "Worst trajectories" }, make("table", {}, make("thead", {}, make("tr", {}, ["", "Return", "Network", "What went wrong"].map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, rows))));
@@ -109,14 +117,13 @@ class Viewer {
       make("td", { className: "number" }, write.advantage === null ? "left out" : number(write.advantage, 2)),
       make("td", {}, write.parse === "strict" ? `${write.fates.length} actions` : `not strict JSON`, write.finish === "length" ? ", cut off" : "")));
     return make("div", { className: "scroll", tabindex: 0, role: "region", "aria-label": "Reward by position" },
-      make("table", {}, make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, rows)));
+      make("table", { className: "positions" }, make("thead", {}, make("tr", {}, head.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, rows)));
   }
 
   position(trajectory) {
     const write = trajectory.writes[this.t], network = this.networks[this.chosen.network];
     const segment = network.segments[this.t];
-    const first = this.block(this.chosen.round)[this.siblings()[0].place];
-    const shared = write.prompt ? (first.writes[this.t].prompt[1] || "").slice(0, write.prompt[0]) + write.prompt[1] : null;
+    const shared = write.prompt ? (this.first.writes[this.t].prompt[1] || "").slice(0, write.prompt[0]) + write.prompt[1] : null;
     return [
       make("h2", {}, `Position ${this.t}: session `, data(network.sessions[this.t])),
       make("div", { className: "columns" },
