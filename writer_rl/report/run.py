@@ -89,7 +89,9 @@ def _recipe(folder: Path, notes: list[str]) -> Recipe | None:
             try:
                 return recipes.load(str(folder / name))
             except DataError as error:
-                notes.append(f"The saved recipe no longer fits: {error}")
+                notes.append(
+                    f"The saved recipe no longer fits, so networks and reward weights are not known (defaults shown): {error}"
+                )
                 return None
     notes.append("No recipe is saved in the folder: default reward weights and KL gate are assumed.")
     return None
