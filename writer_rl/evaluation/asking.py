@@ -12,6 +12,7 @@ from data.memory.state import State
 from data.network import DataError, Network, Question
 from rollout.query.evidence import Row as EvidenceRow
 from rollout.query.pipeline import Asked, Pipeline
+from rollout.query.project import Projection
 from writer_rl.evaluation.rows import Row
 
 EVIDENCE_LIMIT = 0.05  # share of a system's questions without any evidence from which on retrieval is at fault (pitfall 38)
@@ -70,7 +71,7 @@ def asked_fields(asked: Asked, keep_evidence: bool) -> Row:
         "reason": asked.verdict.reason,
         "answer": asked.answer,
         "raw_answer": asked.raw_answer,
-        "projection": None if asked.projection is None else asdict(asked.projection),
+        "projection": None if asked.projection is None else _projection(asked.projection),
         "statuses": {row.name: row.status.value for row in asked.rows},
         "rows": [_evidence_row(row) for row in asked.rows],
         "system1": list(asked.system1),
@@ -80,6 +81,11 @@ def asked_fields(asked: Asked, keep_evidence: bool) -> Row:
         "without_evidence": asked.without_evidence,
         "calls": [asdict(call) for call in asked.calls],
     }
+
+
+def _projection(one: Projection) -> Mapping[str, Any]:
+    rows, unknown = list(one.rows), list(one.unknown)
+    return {"issue": one.issue, "rows": rows, "tense": one.tense.value, "source": one.source, "unknown": unknown}
 
 
 def _evidence_row(row: EvidenceRow) -> Mapping[str, Any]:
