@@ -58,6 +58,8 @@ def load_cases(section: DataSection, side: Side) -> list[Case]:
     found: dict[str, tuple[Network, Teacher | None]] = {}
     for source in section.sources:
         for network, teacher in load_networks(source, section.socialmem):
+            if network.id in found:
+                raise DataError(f"data.sources: network {network.id} is in two of them; name each network once")
             found[network.id] = (network, teacher)
     sides = {name: _pick(found, getattr(split, name), section, name) for name in ("train", "dev", "test")}
     check_leaks([network for network, _ in sides["train"]], [network for network, _ in (*sides["dev"], *sides["test"])])

@@ -93,6 +93,14 @@ def load_state(folder: Path) -> dict[str, Any]:
     return dict(_read_json(folder / TRAINER / "state.json"))
 
 
+def weights_hash(folder: Path) -> str:
+    """sha256 over the weights of a model folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        digest.update(bytes.fromhex(_fingerprint(path)["sha256"]))
+    return digest.hexdigest()
+
+
 def restore_trainer(folder: Path, optimizer: Optimizer, scheduler: LRScheduler) -> None:
     """Put moments, step counts and schedule back, bit for bit, and the random states of torch, numpy and Python.
 

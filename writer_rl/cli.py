@@ -28,7 +28,7 @@ def plain_errors() -> Iterator[None]:
     """Errors meant for people are one paragraph and exit code 2."""
     try:
         yield
-    except DataError as error:
+    except (DataError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
 

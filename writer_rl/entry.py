@@ -18,12 +18,12 @@ Phase = Literal["sft", "grpo"]
 
 
 def main(phase: Phase, default: str) -> None:
-    """Train with the recipe named on the command line. Exit code 2 for a DataError, after its one paragraph."""
+    """Train with the recipe named on the command line. Exit code 2 for a DataError or OSError, after its one paragraph."""
     arguments = sys.argv[1:]
     name = default if not arguments or "=" in arguments[0] else arguments.pop(0)
     try:
         done = run(phase, load(name, arguments))
-    except DataError as error:
+    except (DataError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     print(f"{phase}: {done}")

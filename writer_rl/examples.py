@@ -43,5 +43,5 @@ def check_lengths(case: Case, examples: Sequence[Example], prompt_limit: int, co
             if length > limit:
                 raise DataError(
                     f"network {case.network.id}, position {t}: the {what} has {length} tokens, {key} is {limit}; raise it, or "
-                    "cut segments smaller with data.window"
+                    "leave the network out of the split"
                 )

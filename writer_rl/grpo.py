@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -23,14 +24,17 @@ from writer_rl.advantages import Sample, advantages
 from writer_rl.cases import Case, load_cases
 from writer_rl.logbook import Logbook
 from writer_rl.optimizer import build_optimizer, build_scheduler
+from writer_rl.parity import sync
 from writer_rl.policy import reference_of
-from writer_rl.recipe import Recipe
+from writer_rl.recipe import Recipe, RecipeError
 from writer_rl.round_log import metrics, trace_rows
 from writer_rl.runtime import Runtime
 from writer_rl.schedule import Visit, visits
 from writer_rl.scoring import GroupScores, check_judged, score_group
 from writer_rl.update import UpdateConfig, update
 from writer_rl.watch import Watch
+
+CLIPPED_WARNING = 0.30  # share of completions
 
 
 def train(recipe: Recipe) -> Path:
@@ -49,18 +53,20 @@ def train(recipe: Recipe) -> Path:
     prompt, engine = runtime.prompt(policy), runtime.engine(policy)
     optimizer = build_optimizer(policy.model, recipe.grpo.lr, recipe.grpo.weight_decay)
     scheduler = build_scheduler(optimizer)
-    first, watch = 0, Watch()
+    fixed = {"reference": checkpoint.weights_hash(start), "pipeline_id": runtime.pipeline.id}
+    first, version, watch = 0, 0, Watch()
     if resumed is not None:
         state = checkpoint.load_state(resumed)
         sft.check_same_run(state, recipe, resumed)
-        first, watch = state["round"], Watch(**state["watch"])
+        check_frozen(state, fixed, resumed)
+        first, version, watch = state["round"], state["weights_version"], Watch(**state["watch"])
         checkpoint.restore_trainer(resumed, optimizer, scheduler)
     logbook = Logbook(recipe.folder, "grpo", first, runtime.accelerator.is_main_process)
     cases = {case.network.id: case for case in load_cases(recipe.data, "train")}
     views = {name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()}
     config = update_config(runtime)
-    asyncio.run(engine.sync((), version=first))
     decode = partial(policy.tokenizer.decode, clean_up_tokenization_spaces=False)
+    sync(engine, policy, prompt, version)
 
     for index in tqdm(range(first, recipe.grpo.rounds), initial=first, total=recipe.grpo.rounds, desc="GRPO"):
         clock = Clock()
@@ -73,18 +79,43 @@ def train(recipe: Recipe) -> Path:
         advantage = advantages({one.key: one.ret for one in samples}, recipe.grpo.group_size)
         with clock("update"):
             stats = update(policy, reference, samples, advantage.values, optimizer, scheduler, runtime.accelerator, config)
-            asyncio.run(engine.sync((), version=index + 1))
+        if stats.steps:
+            version += 1
+            with clock("sync"):
+                sync(engine, policy, prompt, version)
+        numbers = metrics(groups, scored, advantage, stats, optimizer)
         logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run, decode))
-        logbook.log(index, metrics(groups, scored, advantage, stats, optimizer) | clock.metrics())
+        logbook.log(index, numbers | clock.metrics())
         watch = watch.after(stats)  # ends the run where the gate stays shut or updates are not finite
-        if watch.warning:
-            tqdm.write(f"round {index}: {watch.warning}")
-        made = {"round": index + 1, "recipe": recipe.model_dump(), "pipeline_id": runtime.pipeline.id, "watch": asdict(watch)}
+        for warning in warnings_of(watch, numbers):
+            tqdm.write(f"round {index}: {warning}")
+        made = {"round": index + 1, "weights_version": version, "watch": asdict(watch), "recipe": recipe.model_dump(), **fixed}
         if (index + 1) % recipe.grpo.save_every == 0 or index + 1 == recipe.grpo.rounds:
             checkpoint.save(folder / f"round-{index + 1:04d}", policy, optimizer, scheduler, made)
             checkpoint.keep_last(folder, recipe.grpo.keep)
     logbook.close()
-    return folder / f"round-{recipe.grpo.rounds:04d}"
+    return checkpoint.latest(folder) or folder
+
+
+def check_frozen(state: Mapping[str, Any], fixed: Mapping[str, str], folder: Path) -> None:
+    """A run goes on against the reference policy and the query pipeline that it was begun with."""
+    changed = [name for name, value in fixed.items() if state[name] != value]
+    if changed:
+        raise RecipeError(
+            f"{folder}: the {' and the '.join(changed)} is not what this run was begun with, so its rounds would not compare; "
+            "restore it, or begin anew under another `run` name"
+        )
+
+
+def warnings_of(watch: Watch, numbers: Mapping[str, float]) -> list[str]:
+    """What a user should know before the next round."""
+    found = [watch.warning] if watch.warning else []
+    if numbers["completions/clipped_ratio"] > CLIPPED_WARNING:
+        found.append(
+            f"{numbers['completions/clipped_ratio']:.0%} of the completions reached grpo.max_new_tokens and were cut off; they "
+            "are penalised, so raise the limit if the Writer still had something to say"
+        )
+    return found
 
 
 def rollout(
@@ -120,10 +151,11 @@ def score_round(
 
     async def run() -> list[GroupScores]:
         names = [group[0].network for group in groups]
-        return [
-            await score_group(cases[name], views[name], group, runtime.pipeline, weights)
+        scored = (
+            score_group(cases[name], views[name], group, runtime.pipeline, weights)
             for name, group in zip(names, groups, strict=True)
-        ]
+        )
+        return list(await asyncio.gather(*scored))
 
     scored = asyncio.run(run())
     check_judged(scored)

@@ -23,12 +23,14 @@ def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     partial.replace(path)
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON-lines file; none if it does not exist."""
+def read_lines(path: Path, torn: bool = False) -> list[dict[str, Any]]:
+    """The rows of a JSON-lines file; none if it does not exist. `torn` passes over an unfinished last line, which a run
+    that was killed while it wrote leaves behind."""
     if not path.exists():
         return []
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines if line.strip()]
+    lines = path.read_bytes().split(b"\n")
+    whole = lines[:-1] if torn else lines
+    return [json.loads(line) for line in whole if line.strip()]
 
 
 class Logbook:
@@ -42,7 +44,7 @@ class Logbook:
         if not main:
             return
         folder.mkdir(parents=True, exist_ok=True)
-        write_lines(self._metrics, [row for row in read_lines(self._metrics) if row["step"] < step])
+        write_lines(self._metrics, [row for row in read_lines(self._metrics, torn=True) if row["step"] < step])
         self._board = SummaryWriter(str(folder / "tensorboard" / phase), purge_step=step)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:

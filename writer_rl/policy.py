@@ -42,8 +42,8 @@ class Policy:
         return next(self.model.parameters()).device
 
 
-def load_policy(path_or_name: str | Path, dtype: str = "float32") -> Policy:
-    """A model folder, or a name of the Hugging Face hub (from its cache where that is offline), ready to be trained.
+def load_policy(path_or_name: str | Path, dtype: str = "float32", revision: str | None = None) -> Policy:
+    """A model folder, or a name (and revision) of the Hugging Face hub, from its cache where that is offline.
 
     Weights are safetensors and nothing else; no code of a model repository is run. Float32 makes the master weights:
     at lr 1e-6 a bf16 master loses nearly every step. Dropout is off (the ratio to the old policy needs the same network
@@ -52,13 +52,19 @@ def load_policy(path_or_name: str | Path, dtype: str = "float32") -> Policy:
     """
     where = _checked_folder(path_or_name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            where, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            where,
+            revision=revision,
+            dtype=getattr(torch, dtype),
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
         )
     except LOADING_ERRORS as error:
         told = " ".join(str(error).split())
-        raise PolicyError(f"{where}: cannot be loaded as a causal language model with its tokenizer: {told}") from error
+        fetch = "" if Path(where).exists() else f". If it is a hub model that is not here yet: hf download {where}"
+        raise PolicyError(f"{where}: cannot be loaded as a causal language model with its tokenizer: {told}{fetch}") from error
     model, info = loaded
     absent = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
     if absent:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -141,13 +139,11 @@ class GRPOSection(Section):
     max_grad_norm: PositiveFloat = 1.0
     micro_batch_tokens: PositiveInt = 8192
     reward: RewardSection = RewardSection()
-    eval_every: int = Field(0, ge=0)  # rounds between evaluations on dev networks; 0: never
     save_every: PositiveInt = 1
     keep: PositiveInt = 2
 
 
 class EngineSection(Section):
-    name: Literal["hf"] = "hf"
     max_batch_tokens: PositiveInt = 65536  # rows x (longest prompt + new tokens) that generate together
 
 
@@ -178,10 +174,6 @@ class Recipe(Section):
     def folder(self) -> Path:
         return Path(self.checkpoints) / self.run
 
-    @property
-    def hash(self) -> str:
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[:16]
-
     def to_yaml(self) -> str:
         return OmegaConf.to_yaml(OmegaConf.create(self.model_dump()))
 
@@ -201,7 +193,7 @@ def find(name: str) -> Path:
     bundled = files("recipes") / (path.name if path.suffix else f"{path.name}.yaml")
     if path.is_file():
         return path
-    if bundled.is_file():
+    if bundled.is_file() and str(path.parent) in (".", "recipes"):
         return Path(str(bundled))
     have = ", ".join(sorted(item.name for item in files("recipes").iterdir() if item.name.endswith(".yaml")))
     raise RecipeError(f"no recipe {name!r}: neither a file nor one of the bundled ones ({have})")
@@ -221,7 +213,7 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
     except (OmegaConfBaseException, OSError, ValueError) as error:
         if isinstance(error, RecipeError):
             raise
-        raise RecipeError(f"{path}: cannot be read as YAML: {error}") from error
+        raise RecipeError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from error
     except Exception as error:  # PyYAML's errors share no public base with the others
         if type(error).__module__.startswith("yaml"):
             raise RecipeError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error

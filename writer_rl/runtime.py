@@ -62,10 +62,13 @@ class Runtime:
 
     def policy(self, checkpoint: str | Path | None = None) -> Policy:
         """The recipe's model, or a checkpoint of it, with fp32 master weights on this process's device."""
-        policy = load_policy(model_path(self.recipe) if checkpoint is None else checkpoint)
+        named = checkpoint is None
+        revision = self.recipe.model.revision if named else None
+        policy = load_policy(model_path(self.recipe) if named else checkpoint, revision=revision)
         policy.model.to(self.accelerator.device)
         if self.recipe.model.gradient_checkpointing:
             policy.model.gradient_checkpointing_enable()
+            policy.model.train()  # checkpointing works in training mode only; dropout is off anyway
         return policy
 
     def prompt(self, policy: Policy) -> WriterPrompt:

@@ -18,7 +18,8 @@ class Visit:
 def visits(networks: Sequence[str], seed: int, round_index: int, per_round: int) -> list[Visit]:
     """The networks of a round: all of them in a fresh order, again and again, `per_round` at a time.
 
-    A pure function of its arguments. One round never holds the same network twice unless there are fewer than `per_round`.
+    A pure function of its arguments. Where one order ends inside a round and the next begins, a network may come twice in
+    the round, as two visits: their groups stay apart.
     """
     made: list[Visit] = []
     for turn in range(round_index * per_round, (round_index + 1) * per_round):

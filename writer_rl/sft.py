@@ -45,17 +45,17 @@ def train(recipe: Recipe) -> Path:
     optimizer = build_optimizer(policy.model, recipe.sft.lr, recipe.sft.weight_decay)
     total = recipe.sft.epochs * steps_an_epoch
     scheduler = build_scheduler(optimizer, recipe.sft.schedule, total, recipe.sft.warmup_steps)
-    first = 0
+    first, table = 0, []
     if resumed is not None:
         state = checkpoint.load_state(resumed)
         check_same_run(state, recipe, resumed)
-        first = state["epoch"]
+        first, table = state["epoch"], state["table"]
+        _write_selection(folder, table, recipe.sft.select)
         checkpoint.restore_trainer(resumed, optimizer, scheduler)
     logbook = Logbook(recipe.folder, "sft", first * steps_an_epoch, runtime.accelerator.is_main_process)
     dev = load_cases(recipe.data, "dev") if recipe.sft.select == "phi" else []
     if recipe.sft.select == "phi" and not dev:
         raise RecipeError(f"sft.select is phi, but split {recipe.data.split} has no dev networks; use sft.select=last")
-    table = _read_table(folder)[:first]
     bar = tqdm(total=total, initial=first * steps_an_epoch, desc="SFT", disable=not runtime.accelerator.is_main_process)
     for epoch in range(first, recipe.sft.epochs):
         order = list(range(len(examples)))
@@ -71,7 +71,7 @@ def train(recipe: Recipe) -> Path:
             bar.update()
         table.append(_judge(runtime, policy, dev, epoch + 1))
         if runtime.accelerator.is_main_process:
-            made = {"epoch": epoch + 1, "recipe": recipe.model_dump(), "pipeline_id": runtime.pipeline.id}
+            made = {"epoch": epoch + 1, "table": table, "recipe": recipe.model_dump(), "pipeline_id": runtime.pipeline.id}
             checkpoint.save(folder / f"epoch-{epoch + 1:02d}", policy, optimizer, scheduler, made)
             _write_selection(folder, table, recipe.sft.select)
             checkpoint.keep_last(folder, recipe.sft.keep, [selected(folder).name])
@@ -79,6 +79,20 @@ def train(recipe: Recipe) -> Path:
     bar.close()
     logbook.close()
     return selected(folder)
+
+
+MAY_CHANGE = {  # of a recipe between two starts of a run: nothing here changes a number of what is done already
+    "checkpoints",
+    "sft.epochs",
+    "sft.keep",
+    "grpo.rounds",
+    "grpo.keep",
+    "grpo.save_every",
+    "pipeline.budget_usd",
+    "pipeline.budget_tokens",
+    "pipeline.concurrency",
+    "pipeline.replies",
+}
 
 
 def selected(folder: Path) -> Path:
@@ -92,8 +106,12 @@ def selected(folder: Path) -> Path:
 def check_same_run(state: dict[str, Any], recipe: Recipe, folder: Path) -> None:
     """A run goes on only under the recipe that it was begun with; the number of epochs or rounds may grow."""
     before, now = dict(flat(state["recipe"])), dict(flat(recipe.model_dump()))
-    may_change = {"sft.epochs", "grpo.rounds", "sft.keep", "grpo.keep", "eval.limit"}
-    changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in may_change)
+    fixed = {"sft.epochs"} if recipe.sft.schedule == "linear" else set()  # its length shapes a falling learning rate
+    changed = sorted(
+        key
+        for key in before.keys() | now.keys()
+        if before.get(key) != now.get(key) and (key in fixed or not (key in MAY_CHANGE or key.startswith("eval.")))
+    )
     if changed:
         raise RecipeError(
             f"{folder}: was made with another recipe (different: {', '.join(changed)}); use another `run` name, or delete the "
@@ -156,11 +174,6 @@ def _judge(runtime: Runtime, policy: Policy, dev: Sequence[Case], epoch: int) ->
     rows = evaluate_memory(runtime, writer, dev, seeds=1)
     count = len(rows)
     return {"epoch": epoch} | {name: sum(row[name] for row in rows) / count for name in ("phi", "valid", "return")}
-
-
-def _read_table(folder: Path) -> list[dict[str, float]]:
-    path = folder / "selected.json"
-    return json.loads(path.read_text("utf-8"))["table"] if path.is_file() else []
 
 
 def _write_selection(folder: Path, table: list[dict[str, float]], by: str) -> None:

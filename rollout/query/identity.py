@@ -11,6 +11,7 @@ import data.memory
 import rollout
 
 # what chooses records; the durable store beside them only keeps them
+DATA = ("network.py", "segments.py")  # names, identity of texts, verbatim records
 MEMORY = ("embedder.py", "provenance.py", "vectors.py")
 
 
@@ -20,6 +21,7 @@ def source_hashes() -> dict[str, str]:
     memory = Path(data.memory.__path__[0])
     root = Path(rollout.__path__[0])
     files = [(f"data/memory/{path.relative_to(memory).as_posix()}", path) for path in memory.rglob("*")]
+    files += [(f"data/{name}", memory.parent / name) for name in DATA]
     files += [(f"rollout/memory/{name}", root / "memory" / name) for name in MEMORY]
     files += [(f"rollout/query/{path.relative_to(root / 'query').as_posix()}", path) for path in (root / "query").rglob("*")]
     files += [(f"rollout/llm/{path.name}", path) for path in (root / "llm").glob("offline*.py")]

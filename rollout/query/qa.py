@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,10 +46,11 @@ async def qa_gains(pipeline: Pipeline, view: MemoryView, questions: Sequence[Que
     for all of them.
     """
     view = view.prepared(pipeline.embedder)
-    asked = []  # [questions][1 + G]
-    for question in selected_questions(questions):
-        shared = await pipeline.share(view, question)
-        asked.append(await pipeline.finish_all(shared, [State(), *states]))
+
+    async def ask(question: Question) -> list[Asked]:
+        return await pipeline.finish_all(await pipeline.share(view, question), [State(), *states])
+
+    asked = await asyncio.gather(*(ask(question) for question in selected_questions(questions)))  # [questions][1 + G]
     judged = [arms for arms in asked if all(arm.verdict.judged for arm in arms)]
     gains = []
     for g in range(len(states)):

@@ -15,7 +15,7 @@ from data.network import DataError
 from rollout.engines.base import RequestKey
 from rollout.engines.replay import ReplayEngine
 from tests.tiny import make_model, make_tokenizer
-from writer_rl import checkpoint, entry, grpo, sft
+from writer_rl import checkpoint, entry, grpo, parity, sft
 from writer_rl.batches import batch_of
 from writer_rl.cases import load_cases
 from writer_rl.evaluation.evaluate import evaluate
@@ -108,6 +108,44 @@ def test_grpo_without_an_sft_checkpoint_says_what_to_run(recipe: Callable[..., R
         entry.run("grpo", recipe())
 
 
+def test_a_run_does_not_go_on_against_another_reference(recipe: Callable[..., Recipe]) -> None:
+    entry.run("sft", recipe("sft.epochs=1"))
+    entry.run("grpo", recipe("sft.epochs=1", "grpo.rounds=1"))
+    entry.run("sft", recipe("sft.epochs=2"))
+    with pytest.raises(DataError, match="the reference is not what this run was begun with"):
+        entry.run("grpo", recipe("sft.epochs=2", "grpo.rounds=2"))
+
+
+def test_a_run_killed_while_it_wrote_its_metrics_goes_on(recipe: Callable[..., Recipe]) -> None:
+    whole, torn = recipe("grpo.rounds=2", where="whole"), recipe("grpo.rounds=1", where="torn")
+    for made in (whole, torn):
+        entry.run("sft", made)
+        entry.run("grpo", made)
+    with (torn.folder / "metrics-grpo.jsonl").open("a") as out:
+        out.write('{"step": 1, "rewa')
+    entry.run("grpo", recipe("grpo.rounds=2", where="torn"))
+    assert untimed(whole.folder / "metrics-grpo.jsonl") == untimed(torn.folder / "metrics-grpo.jsonl")
+
+
+def test_an_engine_on_other_weights_stops_the_run(recipe: Callable[..., Recipe]) -> None:
+    runtime = Runtime.of(recipe())
+    policy = runtime.policy()
+    prompt, stale = runtime.prompt(policy), runtime.engine(runtime.policy())
+    assert parity.sync(runtime.engine(policy), policy, prompt, 1) < 1e-4
+    with torch.no_grad():
+        policy.model.model.layers[0].mlp.down_proj.weight[0, 0] += 1.0
+    assert parity.sync(runtime.engine(policy), policy, prompt, 2) < 1e-4
+    with pytest.raises(parity.StaleWeights, match="look stale"):
+        parity.sync(stale, policy, prompt, 2)
+
+
+def test_gradient_checkpointing_is_on_where_the_recipe_says_so(recipe: Callable[..., Recipe]) -> None:
+    runtime = Runtime.of(recipe("model.gradient_checkpointing=true"))
+    model = runtime.policy().model
+    assert model.training
+    assert model.model.layers[0].gradient_checkpointing
+
+
 def test_a_target_longer_than_the_limit_is_an_error_not_cut(recipe: Callable[..., Recipe]) -> None:
     with pytest.raises(
         DataError, match=r"network gym_train_0_0, position \d: the target has \d+ tokens, grpo\.max_new_tokens is 8"
@@ -130,6 +168,7 @@ def test_every_write_of_a_round_is_in_the_trace(recipe: Callable[..., Recipe]) -
 def scripted(monkeypatch: pytest.MonkeyPatch, texts: Callable[[RequestKey], str]) -> None:
     """Rollouts say given texts; the model is still the one that is trained on them."""
     monkeypatch.setattr(Runtime, "engine", lambda self, policy: ReplayEngine(texts, self.prompt(policy)))
+    monkeypatch.setattr(grpo, "sync", lambda engine, policy, prompt, version: 0.0)
 
 
 def test_an_update_makes_the_better_trajectory_likelier(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> None:

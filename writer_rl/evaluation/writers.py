@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from data.network import DataError
 from rollout.engines.base import Engine, RequestKey
 from rollout.engines.replay import ReplayEngine
 from rollout.writer.prompt import WriterPrompt
+from writer_rl import checkpoint
 from writer_rl.cases import Case
 from writer_rl.evaluation.heldout import trained_networks
 from writer_rl.evaluation.llm_writer import ChatPrompt, LLMWriterEngine
@@ -63,7 +63,7 @@ def open_writer(spec: str, name: str, runtime: Runtime, cases: Sequence[Case], p
     if kind == "checkpoint" and rest:
         folder = Path(rest)
         made = checkpoint_writer(runtime, runtime.policy(folder), name)
-        return replace(made, id=f"checkpoint:{weights_hash(folder)}", trained_on=trained_networks(folder))
+        return replace(made, id=f"checkpoint:{checkpoint.weights_hash(folder)[:16]}", trained_on=trained_networks(folder))
     if kind == "litellm" and rest:
         chat = ChatPrompt.like(prompt)
         engine = LLMWriterEngine(runtime.client, rest, chat, runtime.recipe.pipeline.api_base)
@@ -73,12 +73,3 @@ def open_writer(spec: str, name: str, runtime: Runtime, cases: Sequence[Case], p
     if spec == "empty":
         return empty_writer(prompt, name)
     raise DataError(f"writer {spec!r}: write {GRAMMAR}")
-
-
-def weights_hash(folder: Path) -> str:
-    """sha256 over the weights in a model folder."""
-    digest = hashlib.sha256()
-    for file in sorted(folder.glob("*.safetensors")):
-        with file.open("rb") as weights:
-            digest.update(hashlib.file_digest(weights, "sha256").digest())
-    return digest.hexdigest()[:16]
