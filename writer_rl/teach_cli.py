@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from writer_rl.data_cli import told
+from writer_rl.told import told
 
 
 def teach(

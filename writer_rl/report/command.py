@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from data.network import DataError
+from writer_rl.told import told
 
 
 def report(
@@ -18,9 +17,6 @@ def report(
     """Write one HTML page of a run: curves, evaluation, cost, and every trajectory to read. Opens without a network."""
     from writer_rl.report.page import write_report
 
-    try:
+    with told():
         path = write_report(run, to)
-    except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     typer.echo(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")

@@ -52,7 +52,8 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise RunError(f"{folder}: no such folder; name a run's folder, for example checkpoints/r1")
     sft, grpo = _lines(folder / "metrics-sft.jsonl"), _lines(folder / "metrics-grpo.jsonl")
-    evaluation = _lines(folder / "eval" / "rows.jsonl")
+    asked = [folder / "eval" / "rows.jsonl", *sorted((folder / "eval").glob("round-*/rows.jsonl"))]
+    evaluation = next((rows for rows in map(_lines, reversed(asked)) if rows), [])  # the latest checkpoint's
     if not sft and not grpo and not evaluation:
         raise RunError(
             f"{folder}: no metrics-sft.jsonl, metrics-grpo.jsonl or eval/rows.jsonl; name the folder of a run that has begun"
