@@ -229,6 +229,10 @@ def test_a_run_stopped_at_any_place_goes_on_and_ends_with_the_same_bytes(tmp_pat
             journal.write_bytes(journal.read_bytes() + b'{"unit": "segm')  # killed while it wrote
             (second,) = taught(server, root, BARE, questions=6, cache=None)  # the journal alone is enough
             assert not second.reason and len(server.requests) == calls + 1
+            for name in ("teacher", "networks"):
+                (root / name / "tiny.json").unlink()
+            (third,) = taught(server, root, BARE, questions=6, cache=None)  # and is whole again
+            assert third.status is Status.TAUGHT and len(server.requests) == calls + 1
         for name in ("teacher", "networks"):
             assert (root / name / "tiny.json").read_bytes() == (tmp_path / "whole" / name / "tiny.json").read_bytes()
 
