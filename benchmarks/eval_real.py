@@ -23,7 +23,7 @@ from writer_rl.evaluation.arms import GRID_K, GRID_TOP_K, Arm, ablation_arms, gr
 from writer_rl.evaluation.baseline_rows import evaluate_baseline
 from writer_rl.evaluation.baselines import Baseline, Kind
 from writer_rl.evaluation.evaluate import evaluate
-from writer_rl.evaluation.grid import draw_curves, draw_heatmap, grid_cells, grid_table
+from writer_rl.evaluation.grid import draw_curves, draw_heatmap, grid_table, plain_cells
 from writer_rl.evaluation.journal import Journal
 from writer_rl.evaluation.memories import evidence_recall
 from writer_rl.evaluation.page import page, results
@@ -104,7 +104,6 @@ def by_type(rows: list[Row]) -> str:
 
 
 def write_grid(rows: list[Row]) -> None:
-    cells = grid_cells(rows, "oracle")
     draw_curves(rows, "oracle", RESULTS / "topk_grid_curves.png", NOTE)
     draw_heatmap(rows, "oracle", RESULTS / "topk_grid_heatmap.png", NOTE)
     text = (
@@ -116,9 +115,7 @@ def write_grid(rows: list[Row]) -> None:
         "label": "offline, lexical",
         "top_k": list(GRID_TOP_K),
         "k": list(GRID_K),
-        "cells": [
-            {"top_k": top_k, "k": k, "accuracy": one[0] / 100, "token_f1": one[1] / 100} for (top_k, k), one in cells.items()
-        ],
+        "cells": plain_cells(rows, "oracle"),
         "questions": accuracy(rows, "oracle").total[0],
     }
     write_result("topk_grid", "Retrieval budgets: System 1 top-k against System 2 k", result, text, COMMAND)

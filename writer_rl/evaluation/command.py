@@ -9,12 +9,13 @@ from pathlib import Path
 from data.network import DataError
 from rollout.writer.prompt import WriterPrompt
 from writer_rl.cases import Case, load_cases
+from writer_rl.evaluation.accuracy import final_rows
 from writer_rl.evaluation.arms import Arm, Ask, ablation_arms, ask_arms, grid_arms
 from writer_rl.evaluation.baseline_rows import evaluate_baseline
 from writer_rl.evaluation.baselines import GRAMMAR as BASELINES
 from writer_rl.evaluation.baselines import open_baseline
 from writer_rl.evaluation.evaluate import evaluate
-from writer_rl.evaluation.grid import draw_curves, draw_heatmap, grid_table
+from writer_rl.evaluation.grid import draw_curves, draw_heatmap, grid_table, plain_cells
 from writer_rl.evaluation.heldout import check_heldout
 from writer_rl.evaluation.journal import Journal
 from writer_rl.evaluation.page import page, results
@@ -62,20 +63,31 @@ def run(recipe: Recipe, choice: Choice, folder: Path) -> str:
     made: list[Row] = []
     for name, spec in choice.systems:
         made += _system(runtime, name, spec, choice, cases, prompt, rows, journal)
-    labels = {row["writer"]: None for row in made}
-    reference = next((one for one in labels if one == reference or one.startswith(f"{reference} ")), reference)
-    text = page(made, reference, choice.allow_unjudged)
+    writers = [name for name, spec in choice.systems if open_baseline(spec, name) is None and spec != SYSTEM1]
+    cells = {arm.label(name) for name in writers for arm in grid_arms(runtime.pipeline)} if choice.grid else set()
+    main = [row for row in made if row["writer"] not in cells]
+    asked_on = [row["writer"] for row in main if row["system"] == reference]  # with --ask on the label says so
+    text = page(main, asked_on[0], choice.allow_unjudged)
     if choice.ask != "off" and recipe.pipeline.ask == "offline":
         text += f"\n{SAME_ASK}\n"
-    for name, spec in choice.systems if choice.grid else ():
-        if open_baseline(spec, name) is None and spec != SYSTEM1:
-            text += f"\n## Top-k grid of {name}\n\n{grid_table(made, name)}\n"
-            draw_curves(made, name, folder / f"topk_curves_{name}.png")
-            draw_heatmap(made, name, folder / f"topk_heatmap_{name}.png")
+    found = results(main, asked_on[0], choice.allow_unjudged) | {"llm_use": runtime.client.accounting.table()}
+    if choice.grid:
+        kept, _ = final_rows(made, choice.allow_unjudged)
+        text += _grids(kept, writers, folder)
+        found["grid"] = {name: plain_cells(kept, name) for name in writers}
     (folder / "table.md").write_text(text, "utf-8")
-    found = results(made, reference, choice.allow_unjudged) | {"llm_use": runtime.client.accounting.table()}
     (folder / "results.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return text
+
+
+def _grids(rows: list[Row], writers: list[str], folder: Path) -> str:
+    """The grid of each Writer as a table and two figures."""
+    parts = []
+    for name in writers:
+        parts.append(f"\n## Top-k grid of {name} (recall-n equals top-k, ASK off)\n\n{grid_table(rows, name)}\n")
+        draw_curves(rows, name, folder / f"topk_curves_{name}.png")
+        draw_heatmap(rows, name, folder / f"topk_heatmap_{name}.png")
+    return "".join(parts)
 
 
 def pick_cases(recipe: Recipe, networks: tuple[str, ...]) -> list[Case]:

@@ -26,6 +26,14 @@ def grid_cells(rows: Sequence[Row], writer: str) -> dict[tuple[int, int], Cell]:
     return found
 
 
+def plain_cells(rows: Sequence[Row], writer: str) -> list[dict[str, float]]:
+    """The cells for programs, as shares."""
+    return [
+        {"top_k": top_k, "k": k, "accuracy": one[0] / 100, "token_f1": one[1] / 100}
+        for (top_k, k), one in grid_cells(rows, writer).items()
+    ]
+
+
 def grid_table(rows: Sequence[Row], writer: str) -> str:
     """System 1 top-k down, System 2 k across, each accuracy / token-F1 in %."""
     cells = grid_cells(rows, writer)
