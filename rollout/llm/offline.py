@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from data.network import ALL, GROUP, fold
 from rollout.llm.offline_answer import is_choice, lexical_answer
+from rollout.llm.offline_select import Weights, ranked
 from rollout.llm.offline_words import content_stems, names_in, tokens
 from rollout.query.answer import ABSTENTION
 from rollout.query.evidence import Evidence, Tense
@@ -74,13 +75,22 @@ class OfflineProject:
 
 
 class OfflineSelect:
-    """Cosine order, no anchors."""
+    """Ranks by fused signals (`offline_select`); asks for the surroundings of its best `anchors` messages."""
 
     name = NAME
-    fingerprint = "cosine"
+
+    def __init__(self, weights: Weights | None = None, anchors: int = 2) -> None:
+        self.weights = Weights() if weights is None else weights
+        self.anchors = anchors
+
+    @property
+    def fingerprint(self) -> str:
+        return f"fused {self.weights}, {self.anchors} anchors"
 
     async def select(self, query: Query, candidates: Sequence[Candidate]) -> Reply[Selected]:
-        return Reply(Selected(tuple(one.record.entry_id for one in candidates)), Call("select", NAME))
+        text = query.text if query.asker is None else as_third_person(query.text, query.asker)
+        ids = ranked(text, candidates, self.weights)
+        return Reply(Selected(tuple(ids), tuple(ids[: self.anchors])), Call("select", NAME))
 
 
 class OfflineAsk:

@@ -14,6 +14,7 @@ from rollout.query.roles import BlankQuery, Missing, Selected, Sufficiency, Verd
 from rollout.query.view import MemoryView
 from tests.rollout.query.chats import Scripted, network, pipeline, state, view
 
+COSINE = Scripted([Selected(())], role="select")  # ranks nothing: what it leaves out follows by cosine
 QUESTION = Question("q", "Where is Ana's locker?", "belmo")
 CHAT = network(*[("ab"[i % 2], f"text {i} #0.{50 - i:02d}") for i in range(1, 50)], sessions=7)
 
@@ -23,14 +24,14 @@ def share(made, chat=CHAT, question=QUESTION):
 
 
 def test_forty_are_recalled_and_ten_kept_best_first() -> None:
-    found = share(pipeline()).verbatim
+    found = share(pipeline(select=COSINE)).verbatim
     assert found.recalled == tuple(f"v{n}" for n in range(1, 41))
     assert found.selected == tuple(f"v{n}" for n in range(1, 11))
 
 
 def test_ties_go_by_id_and_blank_messages_are_never_evidence() -> None:
     chat = network(("a", "same #0.5"), ("a", "  "), ("b", "same #0.5"), ("c", "near #0.9"))
-    assert share(pipeline(), chat).verbatim.selected == ("v4", "v1", "v3")
+    assert share(pipeline(select=COSINE), chat).verbatim.selected == ("v4", "v1", "v3")
 
 
 def test_a_blank_question_is_a_typed_error() -> None:
