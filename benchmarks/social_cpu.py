@@ -1,8 +1,8 @@
 """The ten real networks on a CPU: what SFT and GRPO of recipes/social_cpu.yaml did, and held-out Phi before and after.
 
-    accelerate launch train_sft.py recipes/social_cpu.yaml
-    accelerate launch train_grpo.py recipes/social_cpu.yaml
-    python benchmarks/social_cpu.py            # docs/results/social_cpu.md and .json
+accelerate launch train_sft.py recipes/social_cpu.yaml
+accelerate launch train_grpo.py recipes/social_cpu.yaml
+python benchmarks/social_cpu.py            # docs/results/social_cpu.md and .json
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def main() -> None:
         "clipped_ratio": [row["completions/clipped_ratio"] for row in rounds],
         "steps": [row["update/steps"] for row in rounds],
         "pipeline_id": runtime.pipeline.id,
+        "pipeline_id_training": read_lines(recipe.folder / "trace" / "grpo" / "round-0000.jsonl")[0]["pipeline_id"],
     }
     text = "\n\n".join(
         [
@@ -61,6 +62,7 @@ def main() -> None:
             "too few to show a gain: this shows that the whole job runs on real conversations, with every reward part.",
             table(rows, ("sft", "r1", "teacher", "empty")),
             _round_table(rounds),
+            "Minutes are wall clock on a machine that did other work beside it; do not take them for the cost.",
             "QA is asked through the offline roles: deterministic and lexical, not comparable with a judged score.",
         ]
     )
