@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,7 +94,7 @@ class MiniLM:
         for index, ids in enumerate(tokens):
             by_length.setdefault(len(ids), []).append(index)
         result = np.empty((len(texts), self.dim), dtype=np.float32)
-        with torch.inference_mode():
+        with torch.inference_mode(), _one_thread():
             for length in sorted(by_length):
                 members = by_length[length]
                 for start in range(0, len(members), BATCH):
@@ -102,6 +103,19 @@ class MiniLM:
                     hidden = self._model(input_ids=batch, attention_mask=torch.ones_like(batch)).last_hidden_state
                     result[chunk] = torch.nn.functional.normalize(hidden.mean(dim=1), dim=1).numpy()
         return result
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Threads split a matrix product by its rows: with more than one, a vector would depend on its batch after all."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class HashEmbedder:

@@ -118,9 +118,6 @@ def replay_report(state: State, attempts: tuple[object, ...], segment: Segment) 
 
 
 def test_rewards_know_nothing_of_rollout_or_training():
-    check = (
-        "import sys, rewards.score;"
-        "print([m for m in sys.modules if m.split('.')[0] in ('rollout', 'writer_rl', 'torch')])"
-    )
+    check = "import sys, rewards.score;print([m for m in sys.modules if m.split('.')[0] in ('rollout', 'writer_rl', 'torch')])"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -19,6 +19,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from data import gym
 from data.gym import GymConfig
+from data.network import Network
+from data.teacher import Teacher
 from rollout.memory.embedder import HashEmbedder
 from rollout.writer.prompt import WriterPrompt
 from writer_rl.base.curriculum import HEAD_TOKENS, batches, copies, gym_stream
@@ -27,6 +29,7 @@ from writer_rl.cases import make_case
 from writer_rl.examples import Example, examples_of
 
 COPIED = 0.7  # loss on plain copies at which the gym begins
+MOST_COPYING = 1500  # steps
 PROMPT_WEIGHT = 0.1  # share of the loss on prompt tokens: names and attributes recur there too
 
 
@@ -34,7 +37,7 @@ def texts(config: GymConfig, seed: int, count: int) -> Iterator[str]:
     """Prompt and target texts of training networks, for the tokenizer."""
     scratch = WriterPrompt("compact", build([]))
     for network, teacher in gym.networks(config, "train", seed, count):
-        for one in examples_of(make_case(network, teacher, None), scratch, HashEmbedder(), HEAD_TOKENS):
+        for one in positions((network, teacher), scratch):
             yield scratch.decode(one.prompt_ids)
             yield scratch.decode(one.completion_ids)
 
@@ -93,70 +96,59 @@ def copied(model: Qwen2ForCausalLM, held: list[Example]) -> tuple[float, float]:
 
 def main(
     to: Path,
-    minutes: float = 45.0,
-    copy_minutes: float = 12.0,
-    layers: int = 5,
+    steps: int = 1200,
+    tokens: int = 8192,
+    layers: int = 4,
     width: int = 256,
-    tokens: int = 12288,
-    lr: float = 3e-3,
+    lr: float = 1e-3,
     seed: int = 0,
     threads: int = 2,
 ) -> None:
-    """Train for `minutes` of wall clock and save a Hugging Face folder with the curves beside it."""
+    """Copy until copies succeed, then `steps` batches of the gym; save a Hugging Face folder with the curves beside it.
+
+    Nothing depends on the clock: the same arguments on the same machine give the same weights.
+    """
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
     config = GymConfig()
     tokenizer = build(texts(config, seed, 300))
     prompt = WriterPrompt("compact", tokenizer)
     model = make_model(len(tokenizer), layers, width, int(tokenizer.pad_token_id), prompt.turn_end_id)
-    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-    others = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
-    optimizers = [
-        torch.optim.Muon(hidden, lr=lr, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(others, lr=lr, weight_decay=0.0, betas=(0.9, 0.95)),
-    ]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01, betas=(0.9, 0.95))
     size = sum(p.numel() for p in model.parameters())
     print(f"{size / 1e6:.2f}M parameters, {len(tokenizer)} tokens", flush=True)
-    held = [
-        one
-        for network, teacher in gym.networks(config, "dev", seed, 24)
-        for one in examples_of(make_case(network, teacher, None), prompt, HashEmbedder(), HEAD_TOKENS)
-    ]
+    held = [one for pair in gym.networks(config, "dev", seed, 24) for one in positions(pair, prompt)]
     rng = random.Random(seed)
     vocabulary = range(3, len(tokenizer))
     stream = batches(gym_stream(prompt, config, seed), tokens)
     curve: list[dict[str, float]] = []
-    begun, step, seen, next_look = time.monotonic(), 0, 0, copy_minutes
-    copying, gym_begun, recent = True, 0.0, float("inf")
-    while (spent := (time.monotonic() - begun) / 60) < minutes:
-        if copying and (spent >= copy_minutes or recent < COPIED):
-            copying, gym_begun = False, spent
-        batch = [copies(rng, vocabulary) for _ in range(24)] if copying else next(stream)  # many small steps first
-        gym_share = 0.0 if copying else (spent - gym_begun) / (minutes - gym_begun)
-        factor = min(1.0, (step + 1) / 50) * (1.0 if gym_share < 0.5 else max(0.02, 2 * (1 - gym_share)))
-        for optimizer in optimizers:
-            optimizer.param_groups[0]["lr"] = lr * factor
+    begun, copying, gym_steps, recent = time.monotonic(), 0, 0, float("inf")
+    while gym_steps < steps:
+        ready = recent < COPIED or copying >= MOST_COPYING
+        batch = next(stream) if ready else [copies(rng, vocabulary) for _ in range(32)]  # many small steps first
+        copying, gym_steps = copying + (not ready), gym_steps + ready
+        falling = 2 * (1 - gym_steps / steps)  # constant, then linear over the second half
+        optimizer.param_groups[0]["lr"] = lr * min(1.0, (copying + gym_steps) / 50) * min(1.0, max(0.02, falling))
         loss, completion = batch_loss(model, batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        step += 1
-        recent = completion.item() if recent == float("inf") else 0.9 * recent + 0.1 * completion.item()
-        seen += sum(len(one.prompt_ids) + len(one.completion_ids) for one in batch)
-        if step % 20 == 0 or spent >= next_look:
-            row = {"minutes": round(spent, 2), "step": step, "tokens": seen, "loss": round(completion.item(), 4)}
-            if spent >= next_look:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if not ready:
+            recent = completion.item() if recent == float("inf") else 0.9 * recent + 0.1 * completion.item()
+        if (copying + gym_steps) % 20 == 0 or gym_steps == steps:
+            row = {"copying": copying, "gym": gym_steps, "loss": round(completion.item(), 4)}
+            row["minutes"] = round((time.monotonic() - begun) / 60, 2)
+            if (ready and gym_steps % 100 == 0) or gym_steps == steps:
                 row["exact"], row["held_loss"] = copied(model, held)
-                next_look = spent + max(2.0, minutes / 20)
                 save(model, tokenizer, to, curve)
             curve.append(row)
             print(json.dumps(row), flush=True)
-    exact, held_loss = copied(model, held)
-    curve.append({"minutes": minutes, "step": step, "tokens": seen, "exact": exact, "held_loss": held_loss})
-    print(json.dumps(curve[-1]), flush=True)
     save(model, tokenizer, to, curve)
+
+
+def positions(pair: tuple[Network, Teacher], prompt: WriterPrompt) -> list[Example]:
+    return examples_of(make_case(*pair, None), prompt, HashEmbedder(), HEAD_TOKENS)
 
 
 def save(model: Qwen2ForCausalLM, tokenizer: object, to: Path, curve: list[dict[str, float]]) -> None:
