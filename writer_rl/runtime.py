@@ -94,6 +94,11 @@ def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
 def model_path(recipe: Recipe) -> str | Path:
     """`embedded` comes with the project; `smollm2` is converted from its PyPI package the first time."""
     if recipe.model.path == "embedded":
+        if not (EMBEDDED / "config.json").is_file():
+            raise DataError(
+                "model.path is `embedded`, and the embedded base has not been trained yet; run "
+                f"python -m writer_rl.base.train {EMBEDDED} (or make quickstart), or name another model"
+            )
         return EMBEDDED
     if recipe.model.path == "smollm2":
         folder = Path(recipe.checkpoints) / "smollm2-135m"

@@ -193,8 +193,8 @@ def test_show_history_export_import_reindex(tmp_path: Path) -> None:
         (("import", "none.jsonl"), "no such file"),
     ],
 )
-def test_user_errors_are_a_paragraph_and_exit_code_1(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
-    assert told in " ".join(cli(*words, "--store", tmp_path / "gone", code=1).split())
+def test_user_errors_are_a_paragraph_and_exit_code_2(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    assert told in " ".join(cli(*words, "--store", tmp_path / "gone", code=2).split())
 
 
 def test_asking_through_a_model_server_caches_and_an_outage_is_no_answer(tmp_path: Path) -> None:
