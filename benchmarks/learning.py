@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import write_result
-from writer_rl import checkpoint, entry, sft
+from writer_rl import checkpoint, entry
 from writer_rl.cases import load_cases
 from writer_rl.evaluation.evaluate import evaluate
 from writer_rl.evaluation.statistics import paired_difference
@@ -24,6 +24,7 @@ from writer_rl.evaluation.writers import checkpoint_writer, empty_writer, teache
 from writer_rl.logbook import read_lines, write_lines
 from writer_rl.recipe import Recipe, load
 from writer_rl.runtime import Runtime
+from writer_rl.selection import selected
 
 ARMS = ("sft", "r1", "sft_more", "valid_only")
 FIXED = ("teacher", "empty")
@@ -39,7 +40,7 @@ def train(seed: int) -> dict[str, Path]:
     """Train every arm of a seed; what is done already is kept. Returns the checkpoint of each."""
     main = recipe_of(seed, "main")
     entry.run("sft", main)
-    start = sft.selected(main.folder / "sft")
+    start = selected(main.folder / "sft")
     entry.run("grpo", main)
     valid = recipe_of(seed, "valid_only", f"grpo.init_from={start}", "grpo.reward.w_mem=0", "grpo.reward.w_qa=0")
     entry.run("grpo", valid)
@@ -47,7 +48,7 @@ def train(seed: int) -> dict[str, Path]:
     entry.run("sft", more)
     found = {"r1": checkpoint.latest(main.folder / "grpo"), "valid_only": checkpoint.latest(valid.folder / "grpo")}
     assert found["r1"] is not None and found["valid_only"] is not None
-    return {"sft": start, "sft_more": sft.selected(more.folder / "sft"), "r1": found["r1"], "valid_only": found["valid_only"]}
+    return {"sft": start, "sft_more": selected(more.folder / "sft"), "r1": found["r1"], "valid_only": found["valid_only"]}
 
 
 def more_epochs(recipe: Recipe) -> int:

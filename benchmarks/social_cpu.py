@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.results import write_result
-from writer_rl import checkpoint, sft
+from writer_rl import checkpoint
 from writer_rl.cases import load_cases
 from writer_rl.entry import seed_everything
 from writer_rl.evaluation.evaluate import evaluate
@@ -19,6 +19,7 @@ from writer_rl.evaluation.writers import checkpoint_writer, empty_writer, teache
 from writer_rl.logbook import read_lines
 from writer_rl.recipe import load
 from writer_rl.runtime import Runtime
+from writer_rl.selection import selected
 
 COMMAND = "python -m benchmarks.social_cpu"
 
@@ -31,7 +32,7 @@ def main() -> None:
     last = checkpoint.latest(recipe.folder / "grpo")
     assert last is not None, "run train_grpo.py recipes/social_cpu.yaml first"
     rows = []
-    for name, folder in (("sft", sft.selected(recipe.folder / "sft")), ("r1", last)):
+    for name, folder in (("sft", selected(recipe.folder / "sft")), ("r1", last)):
         rows += evaluate(runtime, checkpoint_writer(runtime, runtime.policy(folder), name), cases, seeds=1)
     prompt = runtime.prompt(runtime.policy(last))
     for writer in (teacher_writer(cases, prompt), empty_writer(prompt)):

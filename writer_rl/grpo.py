@@ -6,10 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -19,15 +16,11 @@ from rollout.query.view import MemoryView
 from rollout.writer.prompt import WriterPrompt
 from rollout.writer.sampler import Episode, sample
 from rollout.writer.trajectory import Trajectory
-from writer_rl import checkpoint, sft
 from writer_rl.advantages import Sample, advantages
-from writer_rl.cases import Case, load_cases
-from writer_rl.logbook import Logbook
-from writer_rl.optimizer import build_optimizer, build_scheduler
-from writer_rl.parity import sync
-from writer_rl.policy import reference_of
-from writer_rl.recipe import Recipe, RecipeError
+from writer_rl.cases import Case
+from writer_rl.recipe import Recipe
 from writer_rl.round_log import metrics, trace_rows
+from writer_rl.run import Run
 from writer_rl.runtime import Runtime
 from writer_rl.schedule import Visit, visits
 from writer_rl.scoring import GroupScores, check_judged, score_group
@@ -38,73 +31,37 @@ CLIPPED_WARNING = 0.30  # share of completions
 
 
 def train(recipe: Recipe) -> Path:
-    """Run (or go on with) the GRPO of a recipe from its SFT checkpoint; returns the last checkpoint's folder.
+    """Run (or go on with) the GRPO of a recipe from its SFT checkpoint; returns the chosen checkpoint's folder.
 
     One round: G trajectories of the round's networks, their rewards, advantages per write position, up to `grpo.epochs`
     optimizer steps, and the new weights reach the engine. Everything a round depends on is a pure function of recipe, seed,
     round and weights, so a run that goes on from a checkpoint ends as one that was never stopped.
     """
-    runtime = Runtime.of(recipe)
-    folder = recipe.folder / "grpo"
-    start = Path(recipe.grpo.init_from) if recipe.grpo.init_from else sft.selected(recipe.folder / "sft")
-    resumed = checkpoint.latest(folder)
-    reference = reference_of(runtime.policy(start))  # pi_ref: the SFT policy
-    policy = runtime.policy(resumed or start)
-    prompt, engine = runtime.prompt(policy), runtime.engine(policy)
-    optimizer = build_optimizer(policy.model, recipe.grpo.lr, recipe.grpo.weight_decay)
-    scheduler = build_scheduler(optimizer)
-    fixed = {"reference": checkpoint.weights_hash(start), "pipeline_id": runtime.pipeline.id}
-    first, version, watch = 0, 0, Watch()
-    if resumed is not None:
-        state = checkpoint.load_state(resumed)
-        sft.check_same_run(state, recipe, resumed)
-        check_frozen(state, fixed, resumed)
-        first, version, watch = state["round"], state["weights_version"], Watch(**state["watch"])
-        checkpoint.restore_trainer(resumed, optimizer, scheduler)
-    logbook = Logbook(recipe.folder, "grpo", first, runtime.accelerator.is_main_process)
-    cases = {case.network.id: case for case in load_cases(recipe.data, "train")}
-    views = {name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()}
-    config = update_config(runtime)
-    decode = partial(policy.tokenizer.decode, clean_up_tokenization_spaces=False)
-    sync(engine, policy, prompt, version)
-
-    for index in tqdm(range(first, recipe.grpo.rounds), initial=first, total=recipe.grpo.rounds, desc="GRPO"):
+    run = Run.open(recipe)
+    config = update_config(run.runtime)
+    for index in tqdm(range(run.done, recipe.grpo.rounds), initial=run.done, total=recipe.grpo.rounds, desc="GRPO"):
         clock = Clock()
-        chosen = visits(sorted(cases), recipe.seed, index, recipe.grpo.networks_per_round)
+        chosen = visits(sorted(run.cases), recipe.seed, index, recipe.grpo.networks_per_round)
         with clock("rollout"):
-            groups = rollout(runtime, engine, prompt, cases, chosen, index)
+            groups = rollout(run.runtime, run.engine, run.prompt, run.cases, chosen, index)
         with clock("scoring"):
-            scored = score_round(runtime, groups, cases, views)
+            scored = score_round(run.runtime, groups, run.cases, run.views)
         samples = samples_of(groups, scored)
         advantage = advantages({one.key: one.ret for one in samples}, recipe.grpo.group_size)
         with clock("update"):
-            stats = update(policy, reference, samples, advantage.values, optimizer, scheduler, runtime.accelerator, config)
+            steppers = (run.optimizer, run.scheduler, run.runtime.accelerator)
+            stats = update(run.policy, run.reference, samples, advantage.values, *steppers, config)
         if stats.steps:
-            version += 1
             with clock("sync"):
-                sync(engine, policy, prompt, version)
-        numbers = metrics(groups, scored, advantage, stats, optimizer)
-        logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run, decode))
-        logbook.log(index, numbers | clock.metrics())
-        watch = watch.after(stats)  # ends the run where the gate stays shut or updates are not finite
-        for warning in warnings_of(watch, numbers):
+                run.sync()
+        numbers = metrics(groups, scored, advantage, stats, run.optimizer)
+        run.logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run, run.decode))
+        run.logbook.log(index, numbers | clock.metrics())
+        run.watch = run.watch.after(stats)  # ends the run where the gate stays shut or updates are not finite
+        for warning in warnings_of(run.watch, numbers):
             tqdm.write(f"round {index}: {warning}")
-        made = {"round": index + 1, "weights_version": version, "watch": asdict(watch), "recipe": recipe.model_dump(), **fixed}
-        if (index + 1) % recipe.grpo.save_every == 0 or index + 1 == recipe.grpo.rounds:
-            checkpoint.save(folder / f"round-{index + 1:04d}", policy, optimizer, scheduler, made)
-            checkpoint.keep_last(folder, recipe.grpo.keep)
-    logbook.close()
-    return checkpoint.latest(folder) or folder
-
-
-def check_frozen(state: Mapping[str, Any], fixed: Mapping[str, str], folder: Path) -> None:
-    """A run goes on against the reference policy and the query pipeline that it was begun with."""
-    changed = [name for name, value in fixed.items() if state[name] != value]
-    if changed:
-        raise RecipeError(
-            f"{folder}: the {' and the '.join(changed)} is not what this run was begun with, so its rounds would not compare; "
-            "restore it, or begin anew under another `run` name"
-        )
+        run.finish(index + 1)
+    return run.close()
 
 
 def warnings_of(watch: Watch, numbers: Mapping[str, float]) -> list[str]:

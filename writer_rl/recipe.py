@@ -139,6 +139,7 @@ class GRPOSection(Section):
     max_grad_norm: PositiveFloat = 1.0
     micro_batch_tokens: PositiveInt = 8192
     reward: RewardSection = RewardSection()
+    eval_every: int = Field(0, ge=0)  # rounds between held-out evaluations, which choose the checkpoint; 0: the last one
     save_every: PositiveInt = 1
     keep: PositiveInt = 2
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from writer_rl.optimizer import build_optimizer, build_scheduler
 from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe, RecipeError
 from writer_rl.runtime import Runtime
+from writer_rl.selection import selected, write_selection
 from writer_rl.update import summed_gradient_norm
 
 
@@ -50,7 +50,7 @@ def train(recipe: Recipe) -> Path:
         state = checkpoint.load_state(resumed)
         check_same_run(state, recipe, resumed)
         first, table = state["epoch"], state["table"]
-        _write_selection(folder, table, recipe.sft.select)
+        write_selection(folder, table, recipe.sft.select)
         checkpoint.restore_trainer(resumed, optimizer, scheduler)
     logbook = Logbook(recipe.folder, "sft", first * steps_an_epoch, runtime.accelerator.is_main_process)
     dev = load_cases(recipe.data, "dev") if recipe.sft.select == "phi" else []
@@ -73,7 +73,7 @@ def train(recipe: Recipe) -> Path:
         if runtime.accelerator.is_main_process:
             made = {"epoch": epoch + 1, "table": table, "recipe": recipe.model_dump(), "pipeline_id": runtime.pipeline.id}
             checkpoint.save(folder / f"epoch-{epoch + 1:02d}", policy, optimizer, scheduler, made)
-            _write_selection(folder, table, recipe.sft.select)
+            write_selection(folder, table, recipe.sft.select)
             checkpoint.keep_last(folder, recipe.sft.keep, [selected(folder).name])
         runtime.accelerator.wait_for_everyone()
     bar.close()
@@ -93,14 +93,6 @@ MAY_CHANGE = {  # of a recipe between two starts of a run: nothing here changes 
     "pipeline.concurrency",
     "pipeline.replies",
 }
-
-
-def selected(folder: Path) -> Path:
-    """The checkpoint that an SFT folder's selection names. RecipeError where there is none yet."""
-    path = folder / "selected.json"
-    if not path.is_file():
-        raise RecipeError(f"{folder}: no SFT checkpoint yet; run train_sft.py with this recipe, or set grpo.init_from")
-    return folder / json.loads(path.read_text("utf-8"))["checkpoint"]
 
 
 def check_same_run(state: dict[str, Any], recipe: Recipe, folder: Path) -> None:
@@ -166,19 +158,12 @@ def _step(runtime: Runtime, policy: Policy, examples: list[Example], optimizer: 
     }
 
 
-def _judge(runtime: Runtime, policy: Policy, dev: Sequence[Case], epoch: int) -> dict[str, float]:
+def _judge(runtime: Runtime, policy: Policy, dev: Sequence[Case], epoch: int) -> dict[str, Any]:
     """An epoch's row in the selection table: sampled Phi and validity on dev networks, where there are any."""
+    row: dict[str, Any] = {"checkpoint": f"epoch-{epoch:02d}", "epoch": epoch}
     if not dev:
-        return {"epoch": epoch}
+        return row
     writer = checkpoint_writer(runtime, policy, "sft")
     rows = evaluate_memory(runtime, writer, dev, seeds=1)
     count = len(rows)
-    return {"epoch": epoch} | {name: sum(row[name] for row in rows) / count for name in ("phi", "valid", "return")}
-
-
-def _write_selection(folder: Path, table: list[dict[str, float]], by: str) -> None:
-    best = max(table, key=lambda row: (row["phi"], -row["epoch"])) if by == "phi" else table[-1]
-    text = json.dumps({"checkpoint": f"epoch-{int(best['epoch']):02d}", "by": by, "table": table}, indent=1)
-    partial = folder / ".selected.json.tmp"
-    partial.write_text(text + "\n", "utf-8")
-    partial.replace(folder / "selected.json")
+    return row | {name: sum(row[name] for row in rows) / count for name in ("phi", "valid", "return")}

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from writer_rl import checkpoint, entry, sft
+from writer_rl import checkpoint, entry
 from writer_rl.evaluation import command
 from writer_rl.evaluation.rows import Row, read_rows
 from writer_rl.evaluation.summary import difference, measure, table
 from writer_rl.logbook import read_lines
 from writer_rl.recipe import Recipe, RecipeError
+from writer_rl.selection import selected
 
 MEMORIES = ("sft", "r1", "teacher", "empty")
 BASELINES = ("s1", "full")  # the messages alone, retrieved and whole
@@ -36,10 +37,11 @@ def run(recipe: Recipe) -> Path:
 
 def evaluate(recipe: Recipe) -> Path:
     """Rows and tables of all systems on the recipe's evaluation side, in a folder of the GRPO checkpoint that was asked."""
-    last = checkpoint.latest(recipe.folder / "grpo")
+    grpo = recipe.folder / "grpo"
+    last = selected(grpo) if recipe.grpo.eval_every else checkpoint.latest(grpo)
     if last is None:
         raise RecipeError(f"{recipe.folder}: no GRPO checkpoint to evaluate; run train_grpo.py with this recipe")
-    trained = {"sft": sft.selected(recipe.folder / "sft"), "r1": last}
+    trained = {"sft": selected(recipe.folder / "sft"), "r1": last}
     specs = [(name, f"checkpoint:{trained[name]}" if name in trained else name) for name in (*MEMORIES, *BASELINES)]
     folder = recipe.folder / "eval" / last.name
     command.run(recipe, command.Choice(tuple(specs), reference="sft"), folder)

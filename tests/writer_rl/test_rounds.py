@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from rollout.query.qa import QAResult
-from writer_rl.grpo import check_frozen, warnings_of
+from writer_rl.grpo import warnings_of
 from writer_rl.recipe import RecipeError
+from writer_rl.run import check_frozen
 from writer_rl.schedule import visits
 from writer_rl.scoring import GroupScores, TooManyUnjudged, check_judged
 from writer_rl.watch import Watch

@@ -12,10 +12,11 @@ from safetensors.torch import load_file
 
 from data.memory.actions import Noop, render
 from data.network import DataError
-from rollout.engines.base import RequestKey
+from rollout.engines.base import Completion, Request, RequestKey
 from rollout.engines.replay import ReplayEngine
+from rollout.query.view import MemoryView
 from tests.tiny import make_model, make_tokenizer
-from writer_rl import checkpoint, entry, grpo, parity, sft
+from writer_rl import checkpoint, entry, grpo, parity
 from writer_rl.batches import batch_of
 from writer_rl.cases import load_cases
 from writer_rl.evaluation.evaluate import evaluate
@@ -26,6 +27,8 @@ from writer_rl.logprobs import completion_logprobs
 from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe, load
 from writer_rl.runtime import Runtime
+from writer_rl.schedule import Visit
+from writer_rl.selection import best, selected
 
 SMALL = [
     "data.gym.train=2",
@@ -68,7 +71,7 @@ def test_sft_lowers_the_loss_and_leaves_a_checkpoint_an_epoch(recipe: Callable[.
     entry.run("sft", made)
     losses = [row["loss"] for row in read_lines(made.folder / "metrics-sft.jsonl")]
     assert losses[-1] < losses[0] - 0.3
-    assert sft.selected(made.folder / "sft").name == "epoch-03"
+    assert selected(made.folder / "sft").name == "epoch-03"
     assert sorted(path.name for path in (made.folder / "sft").glob("epoch-*")) == ["epoch-01", "epoch-02", "epoch-03"]
 
 
@@ -153,6 +156,56 @@ def test_a_target_longer_than_the_limit_is_an_error_not_cut(recipe: Callable[...
         entry.run("sft", recipe("grpo.max_new_tokens=8"))
 
 
+def test_the_best_checkpoint_is_chosen_by_held_out_accuracy_ties_to_the_earlier() -> None:
+    table = [
+        {"checkpoint": "round-0002", "accuracy": 0.50, "phi": 0.9, "return": 0.9},
+        {"checkpoint": "round-0004", "accuracy": 0.75, "phi": 0.2, "return": 0.1},
+        {"checkpoint": "round-0006", "accuracy": 0.75, "phi": 0.8, "return": 0.5},
+    ]
+    assert best(table, "accuracy") == "round-0004"
+    assert best(table, "last") == "round-0006"
+
+
+def test_the_chosen_round_is_kept_with_its_table_and_a_resumed_run_keeps_it(recipe: Callable[..., Recipe]) -> None:
+    for rounds in (2, 3):
+        made = recipe(f"grpo.rounds={rounds}", "grpo.eval_every=1", "grpo.keep=1", "data.gym.dev=1")
+        if rounds == 2:
+            entry.run("sft", made)
+        entry.run("grpo", made)
+    chosen = json.loads((made.folder / "grpo" / "selected.json").read_text("utf-8"))
+    assert [row["checkpoint"] for row in chosen["table"]] == ["round-0001", "round-0002", "round-0003"]
+    assert chosen["checkpoint"] == best(chosen["table"], "accuracy")
+    assert selected(made.folder / "grpo").is_dir()
+    assert (made.folder / "grpo" / "round-0003").is_dir()
+
+
+class Spelled:
+    """An engine whose tokens are not those that its text would be cut into again."""
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        self._ids = ids
+
+    async def generate(self, request: Request) -> Completion:
+        return Completion(self._ids, (0.0,) * len(self._ids), "stop", 0)
+
+    async def sync(self, named_tensors: object, version: int) -> None:
+        return None
+
+
+def test_trained_ids_are_the_sampled_ones_and_never_tokenized_again(recipe: Callable[..., Recipe]) -> None:
+    runtime = Runtime.of(recipe("data.gym.train=1"))
+    prompt = runtime.prompt(runtime.policy())
+    whole = prompt.encode("actions")
+    spelled = tuple(one for letter in "actions" for one in prompt.encode(letter))
+    assert whole != spelled and prompt.decode(spelled) == "actions"
+    cases = {case.network.id: case for case in load_cases(runtime.recipe.data, "train")}
+    engine = Spelled((*spelled, prompt.turn_end_id))
+    groups = grpo.rollout(runtime, engine, prompt, cases, [Visit(next(iter(cases)), 0)], 0)
+    views = {name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()}
+    samples = grpo.samples_of(groups, grpo.score_round(runtime, groups, cases, views))
+    assert all(sample.completion_ids == (*spelled, prompt.turn_end_id) for sample in samples)
+
+
 def test_every_write_of_a_round_is_in_the_trace(recipe: Callable[..., Recipe]) -> None:
     made = recipe("grpo.rounds=1", "grpo.networks_per_round=2")
     entry.run("sft", made)
@@ -168,7 +221,7 @@ def test_every_write_of_a_round_is_in_the_trace(recipe: Callable[..., Recipe]) -
 def scripted(monkeypatch: pytest.MonkeyPatch, texts: Callable[[RequestKey], str]) -> None:
     """Rollouts say given texts; the model is still the one that is trained on them."""
     monkeypatch.setattr(Runtime, "engine", lambda self, policy: ReplayEngine(texts, self.prompt(policy)))
-    monkeypatch.setattr(grpo, "sync", lambda engine, policy, prompt, version: 0.0)
+    monkeypatch.setattr(parity, "sync", lambda engine, policy, prompt, version: 0.0)
 
 
 def test_an_update_makes_the_better_trajectory_likelier(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,9 +241,7 @@ def test_an_update_makes_the_better_trajectory_likelier(recipe: Callable[..., Re
     assert told
     assert all((row["advantage"] > 0) == (row["g"] == 0) for row in told)
     runtime = Runtime.of(made)
-    before, after = (
-        runtime.policy(folder) for folder in (sft.selected(made.folder / "sft"), made.folder / "grpo" / "round-0001")
-    )
+    before, after = (runtime.policy(folder) for folder in (selected(made.folder / "sft"), made.folder / "grpo" / "round-0001"))
     prompt = runtime.prompt(before)
     good = [Example((5, 6, 7), prompt.target_ids(row["text"])) for row in told if row["g"] == 0]
     bad = [Example((5, 6, 7), prompt.target_ids(row["text"])) for row in told if row["g"] == 1]
@@ -221,7 +272,7 @@ def test_the_teacher_scores_one_and_the_empty_writer_gains_nothing(recipe: Calla
 def test_a_checkpoint_reloads_to_equal_logits(recipe: Callable[..., Recipe]) -> None:
     made = recipe("sft.epochs=1")
     entry.run("sft", made)
-    folder = sft.selected(made.folder / "sft")
+    folder = selected(made.folder / "sft")
     policy = Runtime.of(made).policy(folder)
     weights = load_file(folder / "model.safetensors")
     assert "lm_head.weight" not in weights  # tied

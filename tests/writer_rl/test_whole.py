@@ -13,10 +13,10 @@ from data.memory.state import State
 from data.segments import segments
 from rollout.llm.client import run
 from tests.tiny import make_model, make_tokenizer
-from writer_rl import sft
 from writer_rl.cli import app
 from writer_rl.evaluation.rows import read_rows
 from writer_rl.recipe import load
+from writer_rl.selection import selected
 from writer_rl.serving import named_writer
 from writer_rl.whole import BASELINES, MEMORIES
 
@@ -66,7 +66,7 @@ def test_the_report_of_that_run_is_one_page(finished: tuple[Path, str]) -> None:
 
 
 def test_a_checkpoint_serves_as_a_writer_with_its_training_prompt(finished: tuple[Path, str]) -> None:
-    writer = named_writer(f"checkpoint:{sft.selected(finished[0] / 'sft')}")
+    writer = named_writer(f"checkpoint:{selected(finished[0] / 'sft')}")
     network = next(network for network, _ in load_networks("own") if network.id == "own_noop_greeting")
     segment = segments(network)[0]
     first = run(writer.write(segment, State()))

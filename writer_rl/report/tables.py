@@ -113,7 +113,7 @@ def quoted_table(table: QuotedTable) -> Table:
 def selection_table(selection: Row) -> list[Table]:
     """SFT's epochs and which of them GRPO began with."""
     rows = selection.get("table", [])
-    names = [name for name in (rows[0] if rows else {}) if name != "epoch"]
+    names = [name for name in (rows[0] if rows else {}) if name not in ("epoch", "checkpoint")]
     if not names:
         return []
     lines = [[f"{row['epoch']:g}", *(f"{row[name]:.3f}" for name in names)] for row in rows]

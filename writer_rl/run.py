@@ -1,0 +1,154 @@
+"""What a GRPO run holds between rounds: opened anew or from its last checkpoint, judged and saved after each round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from rollout.engines.base import Engine
+from rollout.query.view import MemoryView
+from rollout.writer.prompt import WriterPrompt
+from writer_rl import checkpoint, parity, sft
+from writer_rl.cases import Case, load_cases
+from writer_rl.evaluation.evaluate import evaluate
+from writer_rl.evaluation.rows import JUDGED
+from writer_rl.evaluation.writers import Writer, checkpoint_writer
+from writer_rl.logbook import Logbook
+from writer_rl.optimizer import build_optimizer, build_scheduler
+from writer_rl.policy import Policy, reference_of
+from writer_rl.recipe import Recipe, RecipeError
+from writer_rl.runtime import Runtime
+from writer_rl.selection import Table, selected, write_selection
+from writer_rl.watch import Watch
+
+
+@dataclass
+class Run:
+    """`done` rounds are finished; `version` counts the weights that reached the engine; `fixed` holds the hashes of what
+    must not change while the run lasts; `table` the held-out accuracy of judged checkpoints."""
+
+    runtime: Runtime
+    folder: Path
+    policy: Policy
+    reference: nn.Module  # pi_ref: the SFT policy, frozen
+    prompt: WriterPrompt
+    engine: Engine
+    optimizer: AdamW
+    scheduler: LambdaLR
+    cases: Mapping[str, Case]
+    views: Mapping[str, MemoryView]
+    dev: Sequence[Case]
+    fixed: Mapping[str, str]
+    decode: Callable[[Sequence[int]], str]
+    logbook: Logbook = field(init=False)
+    done: int = 0
+    version: int = 0
+    watch: Watch = field(default_factory=Watch)
+    table: Table = field(default_factory=list)
+
+    @classmethod
+    def open(cls, recipe: Recipe) -> Run:
+        """A new run from the SFT checkpoint, or the run in the recipe's folder as its last whole checkpoint left it."""
+        runtime = Runtime.of(recipe)
+        folder = recipe.folder / "grpo"
+        start = Path(recipe.grpo.init_from) if recipe.grpo.init_from else selected(recipe.folder / "sft")
+        resumed = checkpoint.latest(folder)
+        reference = reference_of(runtime.policy(start))
+        policy = runtime.policy(resumed or start)
+        optimizer = build_optimizer(policy.model, recipe.grpo.lr, recipe.grpo.weight_decay)
+        cases = {case.network.id: case for case in load_cases(recipe.data, "train")}
+        made = cls(
+            runtime=runtime,
+            folder=folder,
+            policy=policy,
+            reference=reference,
+            prompt=runtime.prompt(policy),
+            engine=runtime.engine(policy),
+            optimizer=optimizer,
+            scheduler=build_scheduler(optimizer),
+            cases=cases,
+            views={name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()},
+            dev=_dev(recipe),
+            fixed={"reference": checkpoint.weights_hash(start), "pipeline_id": runtime.pipeline.id},
+            decode=partial(policy.tokenizer.decode, clean_up_tokenization_spaces=False),
+        )
+        if resumed is not None:
+            made._resume(resumed)
+        made.logbook = Logbook(recipe.folder, "grpo", made.done, runtime.accelerator.is_main_process)
+        parity.sync(made.engine, policy, made.prompt, made.version)
+        return made
+
+    def sync(self) -> None:
+        """The new weights reach the engine, with proof."""
+        self.version += 1
+        parity.sync(self.engine, self.policy, self.prompt, self.version)
+
+    def finish(self, done: int) -> None:
+        """After round number `done` (from 1): judge on held-out networks and save, where the recipe says so."""
+        self.done, section = done, self.runtime.recipe.grpo
+        judged = bool(section.eval_every) and done % section.eval_every == 0
+        if judged:
+            self.table.append(judge(self.runtime, checkpoint_writer(self.runtime, self.policy, "r1"), self.dev, done))
+        if not judged and done % section.save_every and done != section.rounds:
+            return
+        state = {
+            "round": done,
+            "weights_version": self.version,
+            "watch": asdict(self.watch),
+            "table": self.table,
+            "recipe": self.runtime.recipe.model_dump(),
+            **self.fixed,
+        }
+        checkpoint.save(self.folder / f"round-{done:04d}", self.policy, self.optimizer, self.scheduler, state)
+        if self.table:
+            write_selection(self.folder, self.table, by="accuracy")
+        checkpoint.keep_last(self.folder, section.keep, [selected(self.folder).name] if self.table else ())
+
+    def close(self) -> Path:
+        """The chosen checkpoint: the best of the judged ones, else the last."""
+        self.logbook.close()
+        return selected(self.folder) if self.table else checkpoint.latest(self.folder) or self.folder
+
+    def _resume(self, folder: Path) -> None:
+        state = checkpoint.load_state(folder)
+        sft.check_same_run(state, self.runtime.recipe, folder)
+        check_frozen(state, self.fixed, folder)
+        self.done, self.version, self.table = state["round"], state["weights_version"], state["table"]
+        self.watch = Watch(**state["watch"])
+        checkpoint.restore_trainer(folder, self.optimizer, self.scheduler)
+
+
+def check_frozen(state: Mapping[str, Any], fixed: Mapping[str, str], folder: Path) -> None:
+    """A run goes on against the reference policy and the query pipeline that it was begun with."""
+    changed = [name for name, value in fixed.items() if state[name] != value]
+    if changed:
+        raise RecipeError(
+            f"{folder}: the {' and the '.join(changed)} is not what this run was begun with, so its rounds would not compare; "
+            "restore it, or begin anew under another `run` name"
+        )
+
+
+def judge(runtime: Runtime, writer: Writer, dev: Sequence[Case], done: int) -> dict[str, Any]:
+    """A checkpoint's row in the selection table: held-out QA accuracy, and Phi and return beside it."""
+    rows = evaluate(runtime, writer, dev, seeds=1)
+    memories = [row for row in rows if row["row"] == "memory"]
+    verdicts = [row["verdict"] for row in rows if row["row"] == "question" and row["verdict"] in JUDGED]
+    means = {name: sum(row[name] for row in memories) / len(memories) for name in ("phi", "return")}
+    accuracy = verdicts.count("correct") / max(1, len(verdicts))
+    return {"checkpoint": f"round-{done:04d}", "accuracy": accuracy, "questions": len(verdicts), **means}
+
+
+def _dev(recipe: Recipe) -> list[Case]:
+    if not recipe.grpo.eval_every:
+        return []
+    dev = load_cases(recipe.data, "dev")
+    if not any(case.network.questions for case in dev):
+        raise RecipeError("grpo.eval_every is set, but the split has no dev networks with questions; set it to 0")
+    return dev
