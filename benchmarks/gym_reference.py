@@ -43,8 +43,8 @@ def main() -> None:
         found = json.loads((folder / "eval" / "results.json").read_text("utf-8"))
     said = (
         f"{COUNT} dev networks of seed {SEED}. The gym's questions were worded so that the frozen pipeline can answer them "
-        "from the teacher's memory (on other seeds), so the teacher's score is by construction; what is shown is the room between "
-        "a memory and none."
+        "from the teacher's memory (on other seeds), so the teacher's score is by construction; what is shown is the room "
+        "between a memory and none."
     )
     command = f"python -m benchmarks.{Path(sys.argv[0]).stem}"
     write_result("gym_reference", "The gym: teacher, empty and baselines", found, f"{said}\n\n{text}", command)
