@@ -57,12 +57,12 @@ class Drawn(HTMLParser):
         return " ".join(self.words)
 
 
-def look(report: Path, address: str, profile: Path) -> Drawn:
+def look(report: Path, address: str, profile: Path, until: str = "data-ready=") -> Drawn:
     """The page after it has drawn itself; fails on anything that it says on the console."""
-    for attempt in range(5):  # unpacking runs beside the virtual clock: a busy machine may dump the page before it is drawn
+    for attempt in range(5):  # unpacking runs beside the virtual clock: the page may be dumped before it is drawn
         command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}-{attempt}", "--dump-dom", f"file://{report}{address}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-        if "data-ready=" in done.stdout:
+        if until in done.stdout:
             break
     assert "CONSOLE" not in done.stderr, re.findall(r".*CONSOLE.*", done.stderr)
     assert "data-ready=" in done.stdout
@@ -71,7 +71,7 @@ def look(report: Path, address: str, profile: Path) -> Drawn:
 
 
 def test_curves_are_drawn(report: Path, tmp_path: Path) -> None:
-    drawn = look(report, "", tmp_path / "profile")
+    drawn = look(report, "", tmp_path / "profile", until='class="limit"')
     assert drawn.tags.count("figure") > 14 and "limit" in drawn.classes
     for title in ("Parts of the reward", "KL to the SFT policy", "Return by position", "Time by phase", "SFT loss", "QA gain"):
         assert title in drawn.text
