@@ -17,7 +17,9 @@ from typing import Any
 from benchmarks.results import write_result
 from writer_rl import checkpoint, entry
 from writer_rl.cases import load_cases
+from writer_rl.evaluation import command
 from writer_rl.evaluation.evaluate import evaluate
+from writer_rl.evaluation.rows import read_rows
 from writer_rl.evaluation.statistics import paired_difference
 from writer_rl.evaluation.summary import by_network, measure, table
 from writer_rl.evaluation.writers import checkpoint_writer, empty_writer, teacher_writer
@@ -28,6 +30,7 @@ from writer_rl.selection import selected
 
 ARMS = ("sft", "r1", "sft_more", "valid_only")
 FIXED = ("teacher", "empty")
+BASELINES = ("s1", "full")  # the messages alone: retrieved, and whole
 RECIPE = "recipes/learning.yaml"
 COMMAND = "python -m benchmarks.learning --seed 0 (1, 2), then --merge"
 
@@ -83,6 +86,11 @@ def look(seed: int, folders: dict[str, Path]) -> list[dict[str, Any]]:
             writer = teacher_writer(cases, prompt) if arm == "teacher" else empty_writer(prompt)
         rows += evaluate(runtime, writer, cases, recipe.eval.seeds)
         write_lines(path, rows)
+    if seed == 0 and not any(row["writer"] == name for name in BASELINES for row in rows):
+        beside = recipe.folder / "eval" / "baselines"
+        command.run(recipe, command.Choice(tuple((name, name) for name in BASELINES), ask="off"), beside)
+        rows += read_rows(beside / "rows.jsonl")
+        write_lines(path, rows)
     return rows
 
 
@@ -107,13 +115,15 @@ def merge(seeds: list[int]) -> None:
         "questions": len({(row["network"], row["question"]) for row in rows if row["row"] == "question"}),
         **{f"{arm}_acc": [accuracy(seed, arm) for seed in seeds] for arm in ARMS},
         **{f"{arm}_acc": accuracy(seeds[0], arm) for arm in FIXED},
+        "s1_only_acc": accuracy(seeds[0], "s1"),
+        "full_context_acc": accuracy(seeds[0], "full"),
         "gain_points": 100 * over_sft.mean,
         "gain_ci": [100 * over_sft.low, 100 * over_sft.high],
         "gain_over_sft_more_ci": [100 * over_more.low, 100 * over_more.high],
         "r1_over_teacher": r1.mean / teacher,
         "pipeline_id": sorted({row["pipeline_id"] for row in rows}),
     }
-    text = "\n\n".join([table(rows, (*ARMS, *FIXED)), "Offline roles: deterministic and lexical."])
+    text = "\n\n".join([table(rows, (*ARMS, *FIXED, *BASELINES)), "Offline roles: deterministic and lexical."])
     write_result(
         "learning", "GRPO against SFT, SFT continued and validity alone, on unseen gym networks", result, text, COMMAND
     )

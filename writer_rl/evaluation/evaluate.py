@@ -27,6 +27,7 @@ from writer_rl.evaluation.writers import Writer
 from writer_rl.runtime import Runtime
 
 EVALUATION_ROUND = -1  # evaluation draws other random numbers than any training round
+WHOLE = 1 << 20  # tokens: more than any teacher writes at a position
 CHUNK = 64  # networks that are written at once: a killed evaluation loses at most their writing
 
 
@@ -68,7 +69,8 @@ class _Evaluation:
         self.count = seeds if writer.samples else 1
         self.labels = [arm.label(writer.name) for arm in arms]
         recipe = runtime.recipe
-        self.params = SamplingParams(recipe.eval.temperature, recipe.eval.top_p, recipe.eval.max_new_tokens)
+        longest = recipe.eval.max_new_tokens if writer.samples else WHOLE  # the oracle is never cut off
+        self.params = SamplingParams(recipe.eval.temperature, recipe.eval.top_p, longest)
         window = recipe.data.window
         parts = [writer.id, writer.name, recipe.seed, asdict(self.params), recipe.writer.model_dump(), window]
         self.settings = settings_hash(parts)
