@@ -15,7 +15,7 @@ from writer_rl.examples import Example, examples_of
 HEAD_TOKENS = 4096  # far above what a gym memory needs: nothing is left out
 
 
-def copies(rng: random.Random, vocab: Sequence[int], length: int = 96) -> Example:
+def copies(rng: random.Random, vocab: Sequence[int], length: int = 48) -> Example:
     """A few random tokens said again and again: from the second time on, each can only be copied."""
     unit = [rng.choice(vocab) for _ in range(rng.randint(4, 24))]
     repeated = (unit * (length // len(unit) + 1))[:length]

@@ -1,6 +1,6 @@
 """Train the embedded Writer base from scratch: copying first, then gym positions, until it copies words never seen.
 
-python -m writer_rl.base.train --to writer_rl/base/weights --minutes 45
+python -m writer_rl.base.train writer_rl/base/weights
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 import typer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -28,8 +28,10 @@ from writer_rl.base.tokenizer import build
 from writer_rl.cases import make_case
 from writer_rl.examples import Example, examples_of
 
-COPIED = 0.7  # loss on plain copies at which the gym begins
-MOST_COPYING = 1500  # steps
+COPIED = 0.3  # loss on plain copies at which the gym begins
+MOST_COPYING = 1000  # steps
+COPY_ROWS = 64  # copies in a batch: many short ones
+LOOK_BACK = 1.5  # size of the bias components
 PROMPT_WEIGHT = 0.1  # share of the loss on prompt tokens: names and attributes recur there too
 
 
@@ -43,7 +45,8 @@ def texts(config: GymConfig, seed: int, count: int) -> Iterator[str]:
 
 
 def make_model(vocab_size: int, layers: int, width: int, pad: int, end: int) -> Qwen2ForCausalLM:
-    return Qwen2ForCausalLM(
+    """A new Qwen2 in which every block begins as the identity and the first one's heads look back 1, 2, 3, ... tokens."""
+    model = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=vocab_size,
             hidden_size=width,
@@ -58,6 +61,33 @@ def make_model(vocab_size: int, layers: int, width: int, pad: int, end: int) -> 
             pad_token_id=pad,
         )
     )
+    for name, weight in model.named_parameters():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            nn.init.zeros_(weight)
+        elif "embed" in name or weight.dim() == 2:
+            nn.init.normal_(weight, std=width**-0.5)
+    look_back(model)
+    return model
+
+
+@torch.no_grad()
+def look_back(model: Qwen2ForCausalLM) -> None:
+    """Head h of the first block attends to the token h + 1 places back, whatever stands there.
+
+    The biases of queries and keys make it so: under rotary positions the product of two constant vectors depends on the
+    distance alone, and is largest where the query's is turned back by as much. Copying needs such heads ("what followed
+    this token the last time?"), and finding them is what training from scratch spends most of its time on.
+    """
+    attention = model.model.layers[0].self_attn
+    size, half = attention.head_dim, attention.head_dim // 2
+    key = torch.full((size,), LOOK_BACK)
+    attention.k_proj.bias.copy_(key.repeat(model.config.num_key_value_heads))
+    for head in range(model.config.num_attention_heads):
+        angle = (head + 1) * model.model.rotary_emb.inv_freq
+        low, high = key[:half] * angle.cos() + key[half:] * angle.sin(), key[half:] * angle.cos() - key[:half] * angle.sin()
+        attention.q_proj.bias[head * size : (head + 1) * size] = torch.cat([low, high])
+    for projection in (attention.q_proj, attention.k_proj):
+        projection.weight.mul_(0.3)  # contents say little at first
 
 
 def batch_loss(model: Qwen2ForCausalLM, batch: list[Example]) -> tuple[Tensor, Tensor]:
@@ -125,7 +155,7 @@ def main(
     begun, copying, gym_steps, recent = time.monotonic(), 0, 0, float("inf")
     while gym_steps < steps:
         ready = recent < COPIED or copying >= MOST_COPYING
-        batch = next(stream) if ready else [copies(rng, vocabulary) for _ in range(32)]  # many small steps first
+        batch = next(stream) if ready else [copies(rng, vocabulary) for _ in range(COPY_ROWS)]
         copying, gym_steps = copying + (not ready), gym_steps + ready
         falling = 2 * (1 - gym_steps / steps)  # constant, then linear over the second half
         optimizer.param_groups[0]["lr"] = lr * min(1.0, (copying + gym_steps) / 50) * min(1.0, max(0.02, falling))
