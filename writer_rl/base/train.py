@@ -28,7 +28,7 @@ from writer_rl.base.tokenizer import build
 from writer_rl.cases import make_case
 from writer_rl.examples import Example, examples_of
 
-COPIED = 0.3  # loss on plain copies at which the gym begins
+COPIED = 0.6  # loss on plain copies at which the gym begins
 MOST_COPYING = 1000  # steps
 COPY_ROWS = 64  # copies in a batch: many short ones
 LOOK_BACK = 1.5  # size of the bias components
@@ -126,8 +126,8 @@ def copied(model: Qwen2ForCausalLM, held: list[Example]) -> tuple[float, float]:
 
 def main(
     to: Path,
-    steps: int = 1200,
-    tokens: int = 8192,
+    steps: int = 2000,
+    tokens: int = 4096,
     layers: int = 4,
     width: int = 256,
     lr: float = 1e-3,
@@ -166,10 +166,11 @@ def main(
         optimizer.zero_grad(set_to_none=True)
         if not ready:
             recent = completion.item() if recent == float("inf") else 0.9 * recent + 0.1 * completion.item()
-        if (copying + gym_steps) % 20 == 0 or gym_steps == steps:
+        at, every = (gym_steps, 50) if ready else (copying, 20)
+        if at % every == 0 or gym_steps == steps:
             row = {"copying": copying, "gym": gym_steps, "loss": round(completion.item(), 4)}
             row["minutes"] = round((time.monotonic() - begun) / 60, 2)
-            if (ready and gym_steps % 100 == 0) or gym_steps == steps:
+            if ready and (gym_steps % 200 == 0 or gym_steps == steps):
                 row["exact"], row["held_loss"] = copied(model, held)
                 save(model, tokenizer, to, curve)
             curve.append(row)
