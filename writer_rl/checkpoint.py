@@ -2,6 +2,7 @@
 
     round-0007/
       config.json generation_config.json model.safetensors tokenizer.json chat_template.jinja ...
+                             (a LoRA policy: adapter_config.json adapter_model.safetensors, and base.json, which names its base)
       trainer/
         state.json             what the caller put in: round, recipe, pipeline id, ...
         optimizer.safetensors  moments, one tensor `<parameter index>.<name>` each
@@ -14,7 +15,6 @@ manifest tells where a disk or a copy damaged it later. No pickle anywhere. Unde
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
@@ -33,11 +33,13 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from data.network import DataError
+from writer_rl import lora
+from writer_rl.hashes import fingerprint
+from writer_rl.hashes import weights_hash as weights_hash
 from writer_rl.policy import Policy, load_policy
 
 MANIFEST = "manifest.json"
 TRAINER = "trainer"
-BLOCK = 1 << 20
 
 
 class CheckpointError(DataError):
@@ -68,10 +70,14 @@ def save(
     made = folder.parent / f".{folder.name}.tmp"
     shutil.rmtree(made, ignore_errors=True)  # of a save that was killed
     try:
-        policy.model.save_pretrained(made)
+        if policy.base is None:
+            policy.model.save_pretrained(made)
+        else:
+            made.mkdir()
+            lora.save(made, policy.model, policy.base)
         policy.tokenizer.save_pretrained(made)
         _save_trainer(made / TRAINER, optimizer, scheduler, dict(state or {}))
-        files = {path.relative_to(made).as_posix(): _fingerprint(path) for path in _files(made)}
+        files = {path.relative_to(made).as_posix(): fingerprint(path) for path in _files(made)}
         _write_json(made / MANIFEST, {"files": files})
         for path in [*_files(made), made / TRAINER, made]:
             _sync(path)
@@ -91,14 +97,6 @@ def load_state(folder: Path) -> dict[str, Any]:
     """The caller's state alone. Raises CheckpointError where the folder is not whole."""
     verify(folder)
     return dict(_read_json(folder / TRAINER / "state.json"))
-
-
-def weights_hash(folder: Path) -> str:
-    """sha256 over the weights of a model folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        digest.update(bytes.fromhex(_fingerprint(path)["sha256"]))
-    return digest.hexdigest()
 
 
 def restore_trainer(folder: Path, optimizer: Optimizer, scheduler: LRScheduler) -> None:
@@ -139,11 +137,25 @@ def verify(folder: Path) -> None:
         files = json.loads((folder / MANIFEST).read_text("utf-8"))["files"]
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{folder}: {MANIFEST} is damaged ({error}); use an earlier checkpoint") from error
-    for name, fingerprint in files.items():
+    for name, written in files.items():
         path = folder / name
-        if not path.is_file() or _fingerprint(path) != fingerprint:
+        if not path.is_file() or fingerprint(path) != written:
             state = "is not what was written" if path.is_file() else "is missing"
             raise CheckpointError(f"{folder}: {name} {state}: the checkpoint is damaged; use an earlier one")
+
+
+def mend(run_dir: Path) -> None:
+    """Finish what a save was killed in: where the old folder had stepped aside, the new one takes its name if it is whole,
+    else the old one takes it back. Nothing else that a killed save left stays."""
+    for aside in run_dir.glob(".*.old"):
+        folder = run_dir / aside.name[1 : -len(".old")]
+        made = run_dir / f".{folder.name}.tmp"
+        if not folder.exists():
+            os.replace(made if _is_whole(made) else aside, folder)
+        shutil.rmtree(aside, ignore_errors=True)
+    for made in run_dir.glob(".*.tmp"):
+        if made.is_dir():
+            shutil.rmtree(made)
 
 
 def latest(run_dir: Path) -> Path | None:
@@ -163,6 +175,14 @@ def keep_last(run_dir: Path, count: int, spare: Collection[str] = ()) -> None:
     folders = [folder for folder in _numbered(run_dir) if folder.name not in spare]
     for folder in folders[: max(0, len(folders) - count)]:
         shutil.rmtree(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        verify(folder)
+    except CheckpointError:
+        return False
+    return True
 
 
 def _numbered(run_dir: Path) -> list[Path]:
@@ -217,14 +237,6 @@ def _rename_over(made: Path, folder: Path) -> None:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _fingerprint(path: Path) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
 def _sync(path: Path) -> None:

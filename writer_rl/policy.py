@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data.network import DataError
+from writer_rl import lora
 from writer_rl.batches import TokenPair, batch_of
 from writer_rl.logprobs import completion_logprobs
 
@@ -27,10 +29,11 @@ class PolicyError(DataError):
 
 @dataclass(frozen=True)
 class Policy:
-    """A Hugging Face causal model and its tokenizer."""
+    """A Hugging Face causal model and its tokenizer. `base` says what the model's adapter stands on, where it has one."""
 
     model: Any  # PreTrainedModel, or a PEFT model around one
     tokenizer: Any  # PreTrainedTokenizerBase
+    base: lora.Base | None = None
 
     @cached_property
     def turn_end_id(self) -> int:
@@ -45,11 +48,19 @@ class Policy:
 def load_policy(path_or_name: str | Path, dtype: str = "float32", revision: str | None = None) -> Policy:
     """A model folder, or a name (and revision) of the Hugging Face hub, from its cache where that is offline.
 
-    Weights are safetensors and nothing else; no code of a model repository is run. Float32 makes the master weights:
-    at lr 1e-6 a bf16 master loses nearly every step. Dropout is off (the ratio to the old policy needs the same network
-    in each forward), and the turn-end token ends a generation. Raises PolicyError naming the path and what is missing:
-    files, weights, a chat template, a turn-end token, or a head whose logits are not plain.
+    A folder with an adapter gives a PEFT model on the base that the folder names. Weights are safetensors and nothing else;
+    no code of a model repository is run. Float32 makes the master weights: at lr 1e-6 a bf16 master loses nearly every
+    step. Dropout is off (the ratio to the old policy needs the same network in each forward), and the turn-end token ends a
+    generation. Raises PolicyError naming the path and what is missing: files, weights, a chat template, a turn-end token, or
+    a head whose logits are not plain; LoraError where an adapter does not fit its base.
     """
+    folder = Path(path_or_name)
+    if lora.is_adapter(folder):
+        base = lora.read_base(folder)
+        below = load_policy(base.path, dtype, base.revision)
+        wrapped = lora.attach(below.model, folder)
+        _switch_dropout_off(wrapped)
+        return Policy(wrapped, below.tokenizer, base)
     where = _checked_folder(path_or_name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
@@ -85,6 +96,13 @@ def load_policy(path_or_name: str | Path, dtype: str = "float32", revision: str 
     _switch_dropout_off(model)
     _end_generation_at(model, turn_end)
     return policy
+
+
+def with_adapter(policy: Policy, where: str | Path, r: int, alpha: int, targets: str | Sequence[str], seed: int) -> Policy:
+    """A plain policy that was loaded from `where`, with a fresh adapter to train on it. Raises LoraError."""
+    commit = getattr(policy.model.config, "_commit_hash", None)  # of a hub model: the revision that is really here
+    base = lora.base_of(str(where), commit, policy.model)
+    return Policy(lora.wrap(policy.model, r, alpha, targets, seed), policy.tokenizer, base)
 
 
 def reference_of(policy: Policy) -> Any:

@@ -25,6 +25,7 @@ from rollout.engines.base import RequestKey
 from writer_rl.advantages import ADVANTAGE_MIN, Sample
 from writer_rl.batches import Batch, micro_batches
 from writer_rl.logprobs import completion_logprobs
+from writer_rl.lora import AdapterReference
 from writer_rl.loss import grpo_token_loss, token_weights
 from writer_rl.policy import Policy
 from writer_rl.update_stats import EpochStats, Outcome, Tally, UpdateStats
@@ -104,7 +105,8 @@ def _prepare(
     for cpu_batch in micro_batches(kept, config.micro_batch_tokens):
         batch = cpu_batch.to(policy.device)
         values = torch.tensor([advantages[kept[i].key] for i in batch.indices], dtype=torch.float32, device=policy.device)
-        with torch.no_grad(), _precision(policy.device, config):
+        beside = reference.in_place() if isinstance(reference, AdapterReference) else nullcontext()
+        with torch.no_grad(), _precision(policy.device, config), beside:
             logps = completion_logprobs(reference, batch)
         parts.append(_MicroBatch(batch, values, token_weights(batch.completion_lengths, total), logps))
     return parts

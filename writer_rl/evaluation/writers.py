@@ -11,10 +11,10 @@ from data.network import DataError
 from rollout.engines.base import Engine, RequestKey
 from rollout.engines.replay import ReplayEngine
 from rollout.writer.prompt import WriterPrompt
-from writer_rl import checkpoint
 from writer_rl.cases import Case
 from writer_rl.evaluation.heldout import trained_networks
 from writer_rl.evaluation.llm_writer import ChatPrompt, LLMWriterEngine
+from writer_rl.hashes import weights_hash
 from writer_rl.policy import Policy
 from writer_rl.runtime import Runtime
 
@@ -63,7 +63,7 @@ def open_writer(spec: str, name: str, runtime: Runtime, cases: Sequence[Case], p
     if kind == "checkpoint" and rest:
         folder = Path(rest)
         made = checkpoint_writer(runtime, runtime.policy(folder), name)
-        return replace(made, id=f"checkpoint:{checkpoint.weights_hash(folder)[:16]}", trained_on=trained_networks(folder))
+        return replace(made, id=f"checkpoint:{weights_hash(folder)[:16]}", trained_on=trained_networks(folder))
     if kind == "litellm" and rest:
         chat = ChatPrompt.like(prompt)
         engine = LLMWriterEngine(runtime.client, rest, chat, runtime.recipe.pipeline.api_base)
