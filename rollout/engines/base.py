@@ -6,8 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from data.network import DataError
+
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+
+    from rollout.engines.weights import WeightSum
 
 FinishReason = Literal["stop", "length"]
 
@@ -51,6 +56,10 @@ class Completion:
     weights_version: int
 
 
+class EngineError(DataError):
+    """An engine that failed, with its own words."""
+
+
 @runtime_checkable
 class Engine(Protocol):
     """What generates Writer completions: hf, vllm, vllm-server, replay."""
@@ -58,3 +67,27 @@ class Engine(Protocol):
     async def generate(self, request: Request) -> Completion: ...
 
     async def sync(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None: ...
+
+
+@runtime_checkable
+class Inspectable(Protocol):
+    """An engine whose weights can be proved. `dtype` is that in which it holds them (none: float32); a request with the key
+    g = i, round -1 and network "" reaches replica i of `replicas`."""
+
+    dtype: torch.dtype | None
+    replicas: int
+
+    async def weight_sums(self) -> list[WeightSum]:
+        """Sums of what the engine holds, or nothing where it cannot tell. Raises EngineError where replicas differ."""
+        ...
+
+
+@runtime_checkable
+class Managed(Protocol):
+    """An engine outside the trainer's own model."""
+
+    async def sleep(self) -> None:
+        """Give the memory of a shared device to the trainer; the next request or sync wakes the engine."""
+        ...
+
+    def close(self) -> None: ...

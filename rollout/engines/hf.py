@@ -19,6 +19,7 @@ from data.network import DataError
 from rollout.engines.base import Completion, FinishReason, Request
 from rollout.engines.nucleus import choose
 from rollout.engines.rows import RowCache, stepping
+from rollout.engines.weights import WeightSum, weight_sum
 
 UNIFORMS = 64  # random numbers drawn at once for a row
 MIN_SHARED = 64  # a shared beginning shorter than this is read again
@@ -32,6 +33,8 @@ class HFEngine:
     shorter prompts are left-padded in the cache, and masked.
     Errors: DataError for a model without full sdpa attention (this engine passes its own masks).
     """
+
+    replicas = 1
 
     def __init__(
         self, model: PreTrainedModel, turn_end_id: int, max_batch_tokens: int = 65536, dtype: torch.dtype | None = None
@@ -74,6 +77,9 @@ class HFEngine:
         if missing:
             raise DataError(f"sync: weight {missing[0]!r} was not sent ({len(missing)} missing); send all of them")
         self.version = version
+
+    async def weight_sums(self) -> list[WeightSum]:
+        return [weight_sum((name,), [parameter], self.dtype) for name, parameter in self.model.named_parameters()]
 
     async def _run_tick(self) -> None:
         arrived = -1
