@@ -18,6 +18,7 @@ from rollout.writer.sampler import Episode, sample
 from rollout.writer.trajectory import Trajectory
 from writer_rl.advantages import Sample, advantages
 from writer_rl.cases import Case
+from writer_rl.journal import Journal
 from writer_rl.recipe import Recipe
 from writer_rl.round_log import metrics, trace_rows
 from writer_rl.run import Run
@@ -35,32 +36,36 @@ def train(recipe: Recipe) -> Path:
 
     One round: G trajectories of the round's networks, their rewards, advantages per write position, up to `grpo.epochs`
     optimizer steps, and the new weights reach the engine. Everything a round depends on is a pure function of recipe, seed,
-    round and weights, so a run that goes on from a checkpoint ends as one that was never stopped.
+    round and weights, and a round that was begun is in its journal, so a killed run ends as one that was never stopped.
     """
     run = Run.open(recipe)
     config = update_config(run.runtime)
-    for index in tqdm(range(run.done, recipe.grpo.rounds), initial=run.done, total=recipe.grpo.rounds, desc="GRPO"):
-        clock = Clock()
-        chosen = visits(sorted(run.cases), recipe.seed, index, recipe.grpo.networks_per_round)
-        with clock("rollout"):
-            groups = rollout(run.runtime, run.engine, run.prompt, run.cases, chosen, index)
-        with clock("scoring"):
-            scored = score_round(run.runtime, groups, run.cases, run.views)
-        samples = samples_of(groups, scored)
-        advantage = advantages({one.key: one.ret for one in samples}, recipe.grpo.group_size)
-        with clock("update"):
-            steppers = (run.optimizer, run.scheduler, run.runtime.accelerator)
-            stats = update(run.policy, run.reference, samples, advantage.values, *steppers, config)
-        if stats.steps:
-            with clock("sync"):
-                run.sync()
-        numbers = metrics(groups, scored, advantage, stats, run.optimizer)
-        run.logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run, run.decode))
-        run.logbook.log(index, numbers | clock.metrics())
-        run.watch = run.watch.after(stats)  # ends the run where the gate stays shut or updates are not finite
-        for warning in warnings_of(run.watch, numbers):
-            tqdm.write(f"round {index}: {warning}")
-        run.finish(index + 1)
+    with run.stopping():
+        for index in tqdm(run.rounds(), initial=run.done, total=recipe.grpo.rounds, desc="GRPO"):
+            clock = Clock()
+            chosen = visits(sorted(run.cases), recipe.seed, index, recipe.grpo.networks_per_round)
+            with run.journal(index) as (journal, engine):
+                with clock("rollout"):
+                    groups = rollout(run.runtime, engine, run.prompt, run.cases, chosen, index)
+                with clock("scoring"):
+                    scored = score_round(run.runtime, groups, run.cases, run.views, journal)
+            samples = samples_of(groups, scored)
+            advantage = advantages({one.key: one.ret for one in samples}, recipe.grpo.group_size)
+            run.rest()
+            run.grace.hold()  # until the round is finished: from here on it is half done
+            with clock("update"):
+                steppers = (run.optimizer, run.scheduler, run.runtime.accelerator)
+                stats = update(run.policy, run.reference, samples, advantage.values, *steppers, config)
+            if stats.steps:
+                with clock("sync"):
+                    run.sync()
+            numbers = metrics(groups, scored, advantage, stats, run.optimizer)
+            run.logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run, run.decode))
+            run.logbook.log(index, numbers | clock.metrics() | {"engine/parity_max": run.proof})
+            run.watch = run.watch.after(stats)  # ends the run where the gate stays shut or updates are not finite
+            for warning in warnings_of(run.watch, numbers):
+                tqdm.write(f"round {index}: {warning}")
+            run.finish(index + 1)
     return run.close()
 
 
@@ -101,7 +106,11 @@ def rollout(
 
 
 def score_round(
-    runtime: Runtime, groups: Sequence[Sequence[Trajectory]], cases: Mapping[str, Case], views: Mapping[str, MemoryView]
+    runtime: Runtime,
+    groups: Sequence[Sequence[Trajectory]],
+    cases: Mapping[str, Case],
+    views: Mapping[str, MemoryView],
+    journal: Journal,
 ) -> list[GroupScores]:
     """Rewards of every group; raises TooManyUnjudged where the judge or answerer is failing."""
     weights = RewardWeights(**runtime.recipe.grpo.reward.model_dump())
@@ -109,7 +118,7 @@ def score_round(
     async def run() -> list[GroupScores]:
         names = [group[0].network for group in groups]
         scored = (
-            score_group(cases[name], views[name], group, runtime.pipeline, weights)
+            score_group(cases[name], views[name], group, runtime.pipeline, weights, journal)
             for name, group in zip(names, groups, strict=True)
         )
         return list(await asyncio.gather(*scored))
@@ -125,7 +134,8 @@ def samples_of(groups: Sequence[Sequence[Trajectory]], scored: Sequence[GroupSco
     for group, scores in zip(groups, scored, strict=True):
         for trajectory, one in zip(group, scores.scores, strict=True):
             for t, (write, ret) in enumerate(zip(trajectory.writes, one.returns, strict=True)):
-                made.append(Sample(trajectory.key(t), write.prompt_ids, write.completion.token_ids, ret))
+                said = write.completion
+                made.append(Sample(trajectory.key(t), write.prompt_ids, said.token_ids, ret, said.logprobs))
     return made
 
 

@@ -57,6 +57,15 @@ class ModelSection(Section):
     gradient_checkpointing: bool = False
 
 
+class LoraSection(Section):
+    """Train a LoRA adapter instead of all weights. Without dropout: the ratio to the old policy needs one and the same
+    network."""
+
+    r: PositiveInt = 16
+    alpha: PositiveInt = 32
+    targets: str | list[str] = "all-linear"  # names of layers; all-linear: all but the head
+
+
 class WriterSection(Section):
     prompt: Literal["full", "compact"] = "full"
     head_tokens: PositiveInt = 4096  # budget of the memory part of a prompt
@@ -140,12 +149,34 @@ class GRPOSection(Section):
     micro_batch_tokens: PositiveInt = 8192
     reward: RewardSection = RewardSection()
     eval_every: int = Field(0, ge=0)  # rounds between held-out evaluations, which choose the checkpoint; 0: the last one
+    patience: PositiveInt | None = None  # evaluations in a row without a better one that end the run; none: all rounds
     save_every: PositiveInt = 1
     keep: PositiveInt = 2
 
+    @model_validator(mode="after")
+    def _judged(self) -> GRPOSection:
+        if self.patience is not None and not self.eval_every:
+            raise ValueError("`patience` counts held-out evaluations: set `eval_every` too")
+        return self
+
 
 class EngineSection(Section):
-    max_batch_tokens: PositiveInt = 65536  # rows x (longest prompt + new tokens) that generate together
+    """What generates in GRPO: `hf` is the training model itself, `vllm` runs beside it, `vllm-server` is one's own servers."""
+
+    kind: Literal["hf", "vllm", "vllm-server"] = "hf"
+    max_batch_tokens: PositiveInt = 65536  # hf: rows x (longest prompt + new tokens) that generate together
+    dtype: Literal["float32", "bfloat16"] | None = None  # vllm, servers; none: float32 on a CPU, bfloat16 on a GPU
+    kv_cache_gib: PositiveFloat = 4.0  # vllm: memory for keys and values
+    servers: list[str] = []  # vllm-server: URLs such as http://127.0.0.1:8000
+    weights: str | None = None  # folder of weights on their way, which servers see under the same path; none: in the run's
+    sync_deadline: PositiveFloat = 300.0  # seconds for each step of a weight sync
+    answer_deadline: PositiveFloat = 3600.0  # vllm-server: seconds for one completion
+
+    @model_validator(mode="after")
+    def _servers(self) -> EngineSection:
+        if bool(self.servers) != (self.kind == "vllm-server"):
+            raise ValueError("`servers` goes with `kind: vllm-server`, which needs at least one")
+        return self
 
 
 class EvalSection(Section):
@@ -163,6 +194,7 @@ class Recipe(Section):
     checkpoints: str = "checkpoints"
     precision: Precision = "bf16"
     model: ModelSection
+    lora: LoraSection | None = None
     data: DataSection
     writer: WriterSection = WriterSection()
     pipeline: PipelineSection = PipelineSection()

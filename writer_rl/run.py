@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,27 +17,32 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from rollout.engines.base import Engine
+from rollout.engines.base import Engine, Managed
+from rollout.engines.hf import HFEngine
 from rollout.query.view import MemoryView
 from rollout.writer.prompt import WriterPrompt
 from writer_rl import checkpoint, parity, sft
 from writer_rl.cases import Case, load_cases
 from writer_rl.evaluation.evaluate import evaluate
 from writer_rl.evaluation.rows import JUDGED
-from writer_rl.evaluation.writers import Writer, checkpoint_writer
+from writer_rl.evaluation.writers import Writer
+from writer_rl.grace import Grace, Terminated
+from writer_rl.hashes import weights_hash
+from writer_rl.journal import Journal, Origin, prune
 from writer_rl.logbook import Logbook
 from writer_rl.optimizer import build_optimizer, build_scheduler
 from writer_rl.policy import Policy, reference_of
 from writer_rl.recipe import Recipe, RecipeError
 from writer_rl.runtime import Runtime
-from writer_rl.selection import Table, selected, write_selection
+from writer_rl.selection import Table, behind, selected, write_selection
 from writer_rl.watch import Watch
 
 
 @dataclass
 class Run:
-    """`done` rounds are finished; `version` counts the weights that reached the engine; `fixed` holds the hashes of what
-    must not change while the run lasts; `table` the held-out accuracy of judged checkpoints."""
+    """`done` rounds are finished, `saved` of them in a checkpoint; `version` counts the weights that reached the engine;
+    `fixed` holds the hashes of what must not change while the run lasts; `table` the held-out accuracy of judged
+    checkpoints."""
 
     runtime: Runtime
     folder: Path
@@ -48,8 +58,11 @@ class Run:
     fixed: Mapping[str, str]
     decode: Callable[[Sequence[int]], str]
     logbook: Logbook = field(init=False)
+    grace: Grace = field(default_factory=Grace)
     done: int = 0
+    saved: int = 0
     version: int = 0
+    proof: float = 0.0  # the parity gate's largest difference behind the last sync
     watch: Watch = field(default_factory=Watch)
     table: Table = field(default_factory=list)
 
@@ -59,6 +72,7 @@ class Run:
         runtime = Runtime.of(recipe)
         folder = recipe.folder / "grpo"
         start = Path(recipe.grpo.init_from) if recipe.grpo.init_from else selected(recipe.folder / "sft")
+        checkpoint.mend(folder)
         resumed = checkpoint.latest(folder)
         reference = reference_of(runtime.policy(start))
         policy = runtime.policy(resumed or start)
@@ -76,40 +90,97 @@ class Run:
             cases=cases,
             views={name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()},
             dev=_dev(recipe),
-            fixed={"reference": checkpoint.weights_hash(start), "pipeline_id": runtime.pipeline.id},
+            fixed={"reference": weights_hash(start), "pipeline_id": runtime.pipeline.id},
             decode=partial(policy.tokenizer.decode, clean_up_tokenization_spaces=False),
         )
         if resumed is not None:
             made._resume(resumed)
+        else:
+            prune(made.journals, 0)
         made.logbook = Logbook(recipe.folder, "grpo", made.done, runtime.accelerator.is_main_process)
-        parity.sync(made.engine, policy, made.prompt, made.version)
+        made.proof = parity.sync(made.engine, policy, made.prompt, made.version)
         return made
+
+    @property
+    def journals(self) -> Path:
+        return self.runtime.recipe.folder / "journal"
+
+    def rounds(self) -> Iterator[int]:
+        """The rounds that are still to do, from 0, until the recipe's number is reached or its patience is spent."""
+        section = self.runtime.recipe.grpo
+        while self.done < section.rounds and (section.patience is None or behind(self.table, "accuracy") < section.patience):
+            yield self.done
+
+    @contextmanager
+    def stopping(self) -> Iterator[None]:
+        """Inside, a SIGTERM ends the run: rounds that are whole are saved first, the round in progress is in its journal."""
+        with self.grace:
+            try:
+                yield
+            except Terminated:
+                self.grace.hold()
+                if self.done > self.saved and self.runtime.accelerator.num_processes == 1:
+                    self.save()
+                print(f"SIGTERM: ended; {self.saved} rounds are saved, the same command goes on from there", file=sys.stderr)
+                raise
+            finally:
+                if isinstance(self.engine, Managed):
+                    self.engine.close()
+
+    @contextmanager
+    def journal(self, index: int) -> Iterator[tuple[Journal, Engine]]:
+        """The journal of a round, and the engine behind it."""
+        shaping = {key: value for key, value in sft.flat(self.runtime.recipe.model_dump()) if sft.shapes(key)}
+        digest = hashlib.sha256(json.dumps([shaping, dict(self.fixed)]).encode()).hexdigest()
+        place = (self.runtime.accelerator.process_index, self.runtime.accelerator.num_processes)
+        journal = Journal(self.journals, Origin(index, self.version, digest, *place))
+        try:
+            yield journal, journal.engine(self.engine, ticks=isinstance(self.engine, HFEngine))
+        finally:
+            journal.close()
 
     def sync(self) -> None:
         """The new weights reach the engine, with proof."""
         self.version += 1
-        parity.sync(self.engine, self.policy, self.prompt, self.version)
+        self.proof = parity.sync(self.engine, self.policy, self.prompt, self.version)
+
+    def rest(self) -> None:
+        """The engine leaves the memory of a shared device to the trainer; the next sync or rollout wakes it."""
+        if isinstance(self.engine, Managed):
+            asyncio.run(self.engine.sleep())
 
     def finish(self, done: int) -> None:
-        """After round number `done` (from 1): judge on held-out networks and save, where the recipe says so."""
+        """After round number `done` (from 1): judge on held-out networks and save, where the recipe says so. From here on
+        a SIGTERM ends the run at once again."""
         self.done, section = done, self.runtime.recipe.grpo
         judged = bool(section.eval_every) and done % section.eval_every == 0
         if judged:
-            self.table.append(judge(self.runtime, checkpoint_writer(self.runtime, self.policy, "r1"), self.dev, done))
-        if not judged and done % section.save_every and done != section.rounds:
-            return
+            self.table.append(judge(self.runtime, Writer("r1", self.engine, self.prompt), self.dev, done))
+        if judged or done % section.save_every == 0 or done == section.rounds:
+            self.save()
+        self.grace.release()
+
+    def save(self) -> None:
+        """A checkpoint of the rounds that are done; their journals are no longer needed then."""
         state = {
-            "round": done,
+            "round": self.done,
             "weights_version": self.version,
             "watch": asdict(self.watch),
             "table": self.table,
             "recipe": self.runtime.recipe.model_dump(),
             **self.fixed,
         }
-        checkpoint.save(self.folder / f"round-{done:04d}", self.policy, self.optimizer, self.scheduler, state)
+        checkpoint.save(self.folder / f"round-{self.done:04d}", self.policy, self.optimizer, self.scheduler, state)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Behind a whole checkpoint: the choice among all, the last k, and no journal of what it holds."""
+        self.saved = self.done
         if self.table:
             write_selection(self.folder, self.table, by="accuracy")
-        checkpoint.keep_last(self.folder, section.keep, [selected(self.folder).name] if self.table else ())
+        spare = [selected(self.folder).name] if self.table else ()
+        checkpoint.keep_last(self.folder, self.runtime.recipe.grpo.keep, spare)
+        prune(self.journals, self.done)
 
     def close(self) -> Path:
         """The chosen checkpoint: the best of the judged ones, else the last."""
@@ -123,6 +194,7 @@ class Run:
         self.done, self.version, self.table = state["round"], state["weights_version"], state["table"]
         self.watch = Watch(**state["watch"])
         checkpoint.restore_trainer(folder, self.optimizer, self.scheduler)
+        self._tidy()  # the run may have been killed right behind the save
 
 
 def check_frozen(state: Mapping[str, Any], fixed: Mapping[str, str], folder: Path) -> None:

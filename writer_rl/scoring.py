@@ -14,6 +14,7 @@ from rollout.query.qa import QAResult, qa_gains
 from rollout.query.view import MemoryView
 from rollout.writer.trajectory import ParseStatus, Trajectory, Write
 from writer_rl.cases import Case
+from writer_rl.journal import Journal
 
 
 class TooManyUnjudged(DataError):
@@ -44,11 +45,15 @@ def facts(write: Write) -> WriteFacts:
 
 
 async def score_group(
-    case: Case, view: MemoryView, group: Sequence[Trajectory], pipeline: Pipeline, weights: RewardWeights
+    case: Case, view: MemoryView, group: Sequence[Trajectory], pipeline: Pipeline, weights: RewardWeights, journal: Journal
 ) -> GroupScores:
-    """Score the trajectories [G] of one network. The QA term of a network without judged questions is 0."""
+    """Score the trajectories [G] of one network, its questions asked unless the journal has the verdicts. The QA term of a
+    network without judged questions is 0."""
     assert case.references is not None
-    qa = await qa_gains(pipeline, view, case.network.questions, [one.final_state for one in group])
+    qa = journal.verdicts(group)
+    if qa is None:
+        qa = await qa_gains(pipeline, view, case.network.questions, [one.final_state for one in group])
+        journal.keep_verdicts(group, qa)
     matcher = Matcher()
     gains = qa.gains if qa.judged else [None] * len(group)
     scored = [

@@ -19,6 +19,14 @@ def best(table: Sequence[dict[str, Any]], by: str) -> str:
     return str(max(table, key=lambda row: row[by])["checkpoint"])  # max keeps the first of equals
 
 
+def behind(table: Sequence[dict[str, Any]], by: str) -> int:
+    """How many checkpoints were judged since the best one."""
+    if not table:
+        return 0
+    names = [str(row["checkpoint"]) for row in table]
+    return len(names) - 1 - names.index(best(table, by))
+
+
 def write_selection(folder: Path, table: Table, by: str) -> None:
     """`selected.json` beside the checkpoints: the choice and its table, whole or not at all."""
     text = json.dumps({"checkpoint": best(table, by), "by": by, "table": table}, indent=1)

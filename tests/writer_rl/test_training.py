@@ -22,6 +22,7 @@ from writer_rl.cases import load_cases
 from writer_rl.evaluation.evaluate import evaluate
 from writer_rl.evaluation.writers import empty_writer, teacher_writer
 from writer_rl.examples import Example
+from writer_rl.journal import Journal, Origin
 from writer_rl.logbook import read_lines
 from writer_rl.logprobs import completion_logprobs
 from writer_rl.policy import Policy
@@ -192,7 +193,7 @@ class Spelled:
         return None
 
 
-def test_trained_ids_are_the_sampled_ones_and_never_tokenized_again(recipe: Callable[..., Recipe]) -> None:
+def test_trained_ids_are_the_sampled_ones_and_never_tokenized_again(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     runtime = Runtime.of(recipe("data.gym.train=1"))
     prompt = runtime.prompt(runtime.policy())
     whole = prompt.encode("actions")
@@ -202,7 +203,7 @@ def test_trained_ids_are_the_sampled_ones_and_never_tokenized_again(recipe: Call
     engine = Spelled((*spelled, prompt.turn_end_id))
     groups = grpo.rollout(runtime, engine, prompt, cases, [Visit(next(iter(cases)), 0)], 0)
     views = {name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()}
-    samples = grpo.samples_of(groups, grpo.score_round(runtime, groups, cases, views))
+    samples = grpo.samples_of(groups, grpo.score_round(runtime, groups, cases, views, Journal(tmp_path, Origin(0, 0, ""))))
     assert all(sample.completion_ids == (*spelled, prompt.turn_end_id) for sample in samples)
 
 
