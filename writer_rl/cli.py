@@ -9,6 +9,7 @@ import typer
 
 from writer_rl import eval_cli, teach_cli
 from writer_rl.data_cli import app as data_app
+from writer_rl.export_cli import export
 from writer_rl.memory_cli import app as memory_app
 from writer_rl.report.command import report
 from writer_rl.told import told
@@ -17,6 +18,7 @@ app = typer.Typer(help="Train and use small local models that write group-chat m
 app.add_typer(data_app, name="data")
 app.add_typer(memory_app, name="memory")
 app.command("eval")(eval_cli.evaluate)
+app.command("export")(export)
 app.command("report")(report)
 app.command("teach")(teach_cli.teach)
 

@@ -18,8 +18,8 @@ def evaluate(
     writers: Annotated[
         str,
         typer.Option(
-            help="name=spec,...; a spec is checkpoint:DIR, litellm:MODEL, teacher, empty, or one without a Writer: s1, bm25, "
-            "dense, full, full:TOKENS, abstain"
+            help="name=spec,...; a spec is checkpoint:DIR, server:URL, litellm:MODEL, teacher, empty, or one without "
+            "a Writer: s1, bm25, dense, full, full:TOKENS, abstain"
         ),
     ],
     overrides: Overrides = None,

@@ -41,16 +41,19 @@ STORE = Path("memory.sqlite")
 def ingest(
     file: Annotated[Path, typer.Argument(help="JSONL (or a JSON list): speaker, text; where known id, time, label, channel.")],
     store: StorePath = STORE,
-    writer: Annotated[str, typer.Option(help="checkpoint:DIR, litellm:MODEL or empty.")] = "empty",
+    writer: Annotated[str, typer.Option(help="checkpoint:DIR, server:URL, litellm:MODEL or empty.")] = "empty",
+    structured: Annotated[bool, typer.Option("--structured", help="server:URL: outputs keep to the action grammar.")] = False,
     embedder: EmbedderName = None,
     window: Annotated[int, typer.Option(help="Messages a segment, for a new store.")] = WINDOW,
     keep_pending: Annotated[bool, typer.Option(help="Leave the last, unfilled segment to later messages.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Put a chat into the memory. Again changes nothing."""
+    from writer_rl.serving import named_writer  # torch and transformers only where a model writes
+
     with told():
         messages, aside = read_file(file)
-        with Memory.open(store, writer, embedder=embedder, window=window) as memory:
+        with Memory.open(store, named_writer(writer, structured), embedder=embedder, window=window) as memory:
             report = memory.add(messages)
             rest = memory.flush() if not keep_pending and not report.progress.delayed else None
         result = _ingested(report, rest) | {"set_aside": [asdict(one) for one in aside]}

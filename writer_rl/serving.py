@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+
+from transformers import AutoTokenizer
 
 from data.memory.state import State
 from data.network import DataError
@@ -16,12 +19,36 @@ from rollout.memory.ingest import EmptyWriter, TextWriter
 from rollout.writer.prompt import WriterPrompt
 from rollout.writer.sampler import PromptTooLong
 from rollout.writer.view import build_view
-from writer_rl import checkpoint
+from writer_rl import checkpoint, lora
+from writer_rl.action_schema import action_grammar
 from writer_rl.base.tokenizer import build
+from writer_rl.contract import Contract, check_code
 from writer_rl.recipe import Recipe, check
+from writer_rl.served import Served, ServedConfig
 
 WRITE_TOKENS = 4096  # of one answer of a large model
-GRAMMAR = "checkpoint:DIR, litellm:MODEL or empty"
+GRAMMAR = "checkpoint:DIR, server:URL, litellm:MODEL or empty"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a trained Writer is shown a segment: prompt, embedder, and the limits of its training in tokens."""
+
+    prompt: WriterPrompt
+    embedder: Embedder
+    head_tokens: int
+    prompt_tokens: int
+
+    def ids(self, segment: Segment, state: State) -> tuple[int, ...]:
+        """Prompt token ids. Errors: PromptTooLong."""
+        view = build_view(segment, state, self.embedder, self.prompt, head_token_budget=self.head_tokens)
+        ids = self.prompt.prompt_ids(view)
+        if len(ids) > self.prompt_tokens:
+            raise PromptTooLong(
+                f"segment {segment.session!r} of {segment.network!r}: the prompt has {len(ids)} tokens, the Writer was trained "
+                f"for {self.prompt_tokens}; use a smaller window"
+            )
+        return ids
 
 
 class CheckpointWriter:
@@ -30,24 +57,49 @@ class CheckpointWriter:
 
     def __init__(self, folder: Path) -> None:
         loaded = checkpoint.load(folder)
+        policy = lora.merged(loaded.policy)
         self.name = f"checkpoint:{folder}"
         self._recipe: Recipe = check(loaded.state["recipe"], f"{folder}: its recipe")
-        self._prompt = WriterPrompt(self._recipe.writer.prompt, loaded.policy.tokenizer)
-        self._engine = HFEngine(loaded.policy.model, loaded.policy.turn_end_id)
-        self._embedder: Embedder = load_embedder(self._recipe.pipeline.embedder)
+        limits = self._recipe.writer
+        self._reading = Reading(
+            WriterPrompt(limits.prompt, policy.tokenizer),
+            load_embedder(self._recipe.pipeline.embedder),
+            limits.head_tokens,
+            limits.max_prompt_tokens,
+        )
+        self._engine = HFEngine(policy.model, policy.turn_end_id)
 
     async def write(self, segment: Segment, state: State) -> str:
-        limits = self._recipe.writer
-        view = build_view(segment, state, self._embedder, self._prompt, head_token_budget=limits.head_tokens)
-        ids = self._prompt.prompt_ids(view)
-        if len(ids) > limits.max_prompt_tokens:
-            raise PromptTooLong(
-                f"segment {segment.session!r} of {segment.network!r}: the prompt has {len(ids)} tokens, the Writer was trained "
-                f"for {limits.max_prompt_tokens}; use a smaller window"
-            )
         params = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=self._recipe.grpo.max_new_tokens)
-        completion = await self._engine.generate(Request(ids, 0, params, RequestKey(0, segment.network, 0, 0, segment.t)))
-        return self._prompt.decode(completion.token_ids)
+        request = Request(self._reading.ids(segment, state), 0, params, RequestKey(0, segment.network, 0, 0, segment.t))
+        return self._reading.prompt.decode((await self._engine.generate(request)).token_ids)
+
+
+class ServerWriter:
+    """An exported Writer behind a server, with the prompt and limits of its contract. Greedy.
+
+    One of these may write any number of memories at once: at most `config.concurrency` segments are with the server, and who
+    comes beyond that waits, so nothing piles up. What order there must be is kept by whoever asks: a memory asks for a segment
+    when the one before is written. `structured` binds outputs to the action grammar.
+    Errors: MissingReply where the server cannot answer now; ContractMismatch, SetupError, PromptTooLong.
+    """
+
+    def __init__(self, address: str, structured: bool = False, config: ServedConfig = ServedConfig()) -> None:
+        """`address`: URL, or URL#FOLDER where the export lies in FOLDER on this machine."""
+        self.name = f"server:{address}"
+        self.served = open_address(address, config)
+        self._structured = structured
+        self._opened: tuple[Contract, Reading] | None = None
+
+    async def write(self, segment: Segment, state: State) -> str:
+        folder, terms = await self.served.open()
+        if self._opened is None:
+            self._opened = (terms, reading_of(folder, terms))
+        reading = self._opened[1]
+        params = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=terms.limits.new_tokens)
+        grammar = action_grammar(segment.budget) if self._structured else ""
+        completion = await self.served.complete(reading.ids(segment, state), params, 0, grammar)
+        return reading.prompt.decode(completion.token_ids)
 
 
 class ModelWriter:
@@ -66,13 +118,31 @@ class ModelWriter:
         return await self._client.ask(ChatCall("write", self._model, messages, max_tokens=WRITE_TOKENS), str)
 
 
-def named_writer(name: str) -> TextWriter:
-    """A Writer by its name in the grammar. Errors: a name that is not known, a folder that is no checkpoint."""
+def named_writer(name: str, structured: bool = False) -> TextWriter:
+    """A Writer by its name in the grammar; `structured` is for `server:URL` alone. Errors: a name that is not known, a folder
+    that is no checkpoint."""
     kind, _, rest = name.partition(":")
+    if structured and kind != "server":
+        raise DataError(f"structured output is an option of server:URL, not of writer {name!r}; leave it out")
     if kind == "litellm" and rest:
         return ModelWriter(rest, Client(ClientConfig()))
     if name == "empty":
         return EmptyWriter()
     if kind == "checkpoint" and rest:
         return CheckpointWriter(Path(rest))
+    if kind == "server" and rest:
+        return ServerWriter(rest, structured)
     raise DataError(f"writer {name!r} is not known; use {GRAMMAR}")
+
+
+def open_address(address: str, config: ServedConfig = ServedConfig()) -> Served:
+    """The server behind `URL` or `URL#FOLDER`. Nothing is asked of it yet."""
+    url, _, folder = address.partition("#")
+    return Served(url, Path(folder) if folder else None, config)
+
+
+def reading_of(folder: Path, terms: Contract) -> Reading:
+    """The prompt and limits of an export. Errors: ContractMismatch where the installed code would show or judge otherwise."""
+    prompt = WriterPrompt(terms.prompt.style, AutoTokenizer.from_pretrained(folder))
+    check_code(terms, prompt)
+    return Reading(prompt, load_embedder(terms.embedder), terms.limits.head_tokens, terms.limits.prompt_tokens)

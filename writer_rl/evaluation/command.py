@@ -132,6 +132,6 @@ def _writer(runtime: Runtime, name: str, spec: str, cases: list[Case], prompt: W
     try:
         return open_writer(spec, name, runtime, cases, prompt)
     except DataError as error:
-        if spec.partition(":")[0] in ("checkpoint", "litellm", "teacher", "empty"):
+        if spec.partition(":")[0] in ("checkpoint", "server", "litellm", "teacher", "empty"):
             raise
         raise DataError(f"--writers {name}={spec}: write {GRAMMAR}; or {SYSTEM1}, {BASELINES}") from error

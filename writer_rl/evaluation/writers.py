@@ -1,4 +1,5 @@
-"""Writers by name: `checkpoint:DIR`, `litellm:MODEL`, `teacher` (the oracle) and `empty`: engines behind one prompt."""
+"""Writers by name: `checkpoint:DIR`, `server:URL`, `litellm:MODEL`, `teacher` (the oracle) and `empty`: engines behind one
+prompt."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from rollout.writer.prompt import WriterPrompt
 from writer_rl.cases import Case
 from writer_rl.evaluation.heldout import trained_networks
 from writer_rl.evaluation.llm_writer import ChatPrompt, LLMWriterEngine
+from writer_rl.evaluation.server_writer import open_server
 from writer_rl.hashes import weights_hash
 from writer_rl.policy import Policy
 from writer_rl.runtime import Runtime
 
-GRAMMAR = "checkpoint:DIR, litellm:MODEL, teacher or empty"
+GRAMMAR = "checkpoint:DIR, server:URL, litellm:MODEL, teacher or empty"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Writer:
 
 def checkpoint_writer(runtime: Runtime, policy: Policy, name: str) -> Writer:
     """The policy as a Writer, generating with its live weights."""
-    return Writer(name, runtime.engine(policy), runtime.prompt(policy))
+    return Writer(name, runtime.live_engine(policy), runtime.prompt(policy))
 
 
 def teacher_writer(cases: Sequence[Case], prompt: WriterPrompt, name: str = "teacher") -> Writer:
@@ -64,6 +66,9 @@ def open_writer(spec: str, name: str, runtime: Runtime, cases: Sequence[Case], p
         folder = Path(rest)
         made = checkpoint_writer(runtime, runtime.policy(folder), name)
         return replace(made, id=f"checkpoint:{weights_hash(folder)[:16]}", trained_on=trained_networks(folder))
+    if kind == "server" and rest:
+        served, own, terms = open_server(rest, runtime.recipe)
+        return Writer(name, served, own, id=f"server:{terms.id}", trained_on=frozenset(terms.trained_on))
     if kind == "litellm" and rest:
         chat = ChatPrompt.like(prompt)
         engine = LLMWriterEngine(runtime.client, rest, chat, runtime.recipe.pipeline.api_base)
