@@ -32,7 +32,7 @@ HABITS = {"drink": "drank", "dish": "cooked", "song": "sang", "outfit": "wore", 
 
 ONSETS = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "br", "dr", "gr", "kl", "pl", "tr", "sk", "st"]
 VOWELS = "aiou"  # without e no generated word is an English function word
-_CODAS = ("", "", "k", "l", "m", "n", "r")
+CODAS = ("", "", "k", "l", "m", "n", "r")
 
 
 def split_of(word: str) -> Split:
@@ -44,7 +44,7 @@ def split_of(word: str) -> Split:
 def coin(rng: random.Random, split: Split, taken: set[str], syllables: int = 2) -> str:
     """A new lower-case word of `split` that is not in `taken`; adds it there."""
     while True:
-        word = "".join(rng.choice(ONSETS) + rng.choice(VOWELS) for _ in range(syllables)) + rng.choice(_CODAS)
+        word = "".join(rng.choice(ONSETS) + rng.choice(VOWELS) for _ in range(syllables)) + rng.choice(CODAS)
         if word not in taken and split_of(word) == split:
             taken.add(word)
             return word
