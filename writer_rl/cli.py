@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from writer_rl import eval_cli, teach_cli
+from writer_rl import eval_cli, teach_cli, validate_cli
 from writer_rl.data_cli import app as data_app
 from writer_rl.export_cli import export
 from writer_rl.memory_cli import app as memory_app
@@ -21,6 +21,7 @@ app.command("eval")(eval_cli.evaluate)
 app.command("export")(export)
 app.command("report")(report)
 app.command("teach")(teach_cli.teach)
+app.command("validate")(validate_cli.validate)
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="key=value, for example grpo.rounds=2")]
 
@@ -37,17 +38,6 @@ def run_all(
         folder = whole.run(recipes.load(recipe, overrides or []))
         print((folder / "summary.md").read_text("utf-8"))
         print(f"{folder / 'curves.png'}: the curves; {folder / 'rows.jsonl'}: every question")
-
-
-@app.command("validate")
-def validate(
-    recipe: Annotated[str, typer.Argument(help="a file, or a bundled recipe's name")], overrides: Overrides = None
-) -> None:
-    """Resolve and check a recipe, and print it with every default filled in."""
-    from writer_rl import recipe as recipes
-
-    with told():
-        print(recipes.load(recipe, overrides or []).to_yaml(), end="")
 
 
 @app.command("smollm2")
