@@ -5,12 +5,12 @@
                              (a LoRA policy: adapter_config.json adapter_model.safetensors, and base.json, which names its base)
       trainer/
         state.json             what the caller put in: round, recipe, pipeline id, ...
-        optimizer.safetensors  moments, one tensor `<parameter index>.<name>` each
-        optimizer.json scheduler.json rng.json rng.safetensors
+        optimizer.safetensors  moments, one tensor `<parameter index>.<name>` each; under ZeRO one row a rank
+        optimizer.json sharding.json scheduler.json rng.json rng.safetensors
       manifest.json            bytes and sha256 of every other file
 
 A checkpoint is written under a temporary name, synced to disk and renamed, so a folder without a leading dot is whole; the
-manifest tells where a disk or a copy damaged it later. No pickle anywhere. Under several processes rank 0 alone saves.
+manifest tells where a disk or a copy damaged it later. No pickle anywhere. Of several processes rank 0 alone writes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ import re
 import shutil
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -36,6 +37,7 @@ from data.network import DataError
 from writer_rl import lora
 from writer_rl.hashes import fingerprint
 from writer_rl.hashes import weights_hash as weights_hash
+from writer_rl.moments import Moments, Sharding, gathered_moments, groups_of, restore_moments, sharding_of
 from writer_rl.policy import Policy, load_policy
 
 MANIFEST = "manifest.json"
@@ -61,11 +63,28 @@ def save(
     optimizer: Optimizer | None = None,
     scheduler: LRScheduler | None = None,
     state: Mapping[str, Any] | None = None,
+    accelerator: Accelerator | None = None,
 ) -> None:
     """Write a checkpoint whole or not at all; one of the same name is replaced. `state` must be JSON.
 
+    With an accelerator every rank must call it: ZeRO's moments are gathered, rank 0 writes, all go on when it is whole.
     An OSError (a full disk) leaves whatever stood under the name, and no rubbish.
     """
+    moments = None if optimizer is None else gathered_moments(optimizer, accelerator)
+    if accelerator is None or accelerator.is_main_process:
+        _write(folder, policy, optimizer, moments, scheduler, state)
+    if accelerator is not None:
+        accelerator.wait_for_everyone()
+
+
+def _write(
+    folder: Path,
+    policy: Policy,
+    optimizer: Optimizer | None,
+    moments: Moments | None,
+    scheduler: LRScheduler | None,
+    state: Mapping[str, Any] | None,
+) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = folder.parent / f".{folder.name}.tmp"
     shutil.rmtree(made, ignore_errors=True)  # of a save that was killed
@@ -76,7 +95,7 @@ def save(
             made.mkdir()
             lora.save(made, policy.model, policy.base)
         policy.tokenizer.save_pretrained(made)
-        _save_trainer(made / TRAINER, optimizer, scheduler, dict(state or {}))
+        _save_trainer(made / TRAINER, optimizer, moments, scheduler, dict(state or {}))
         files = {path.relative_to(made).as_posix(): fingerprint(path) for path in _files(made)}
         _write_json(made / MANIFEST, {"files": files})
         for path in [*_files(made), made / TRAINER, made]:
@@ -99,34 +118,36 @@ def load_state(folder: Path) -> dict[str, Any]:
     return dict(_read_json(folder / TRAINER / "state.json"))
 
 
-def restore_trainer(folder: Path, optimizer: Optimizer, scheduler: LRScheduler) -> None:
+def restore_trainer(folder: Path, optimizer: Optimizer, scheduler: LRScheduler, accelerator: Accelerator | None = None) -> None:
     """Put moments, step counts and schedule back, bit for bit, and the random states of torch, numpy and Python.
 
-    The optimizer must be built over the same model in the same way. Raises CheckpointError where it is not.
+    The optimizer must be built over the same model in the same way. Raises CheckpointError where it is not, or where ZeRO
+    cut the moments for another number of processes or another stage.
     """
     trainer = folder / TRAINER
     if not (trainer / "optimizer.json").exists() or not (trainer / "scheduler.json").exists():
         raise CheckpointError(f"{folder}: was saved without its optimizer, so training cannot go on from it; start a new run")
-    shapes = [tuple(parameter.shape) for group in optimizer.param_groups for parameter in group["params"]]
-    moments: dict[int, dict[str, torch.Tensor]] = {}
-    for key, tensor in load_file(trainer / "optimizer.safetensors").items():
-        index, name = key.split(".", 1)
-        moments.setdefault(int(index), {})[name] = tensor
-    groups = _read_json(trainer / "optimizer.json")
-    for group in groups:
-        group["betas"] = tuple(group["betas"])  # JSON has lists only
-    expected = [len(group["params"]) for group in optimizer.param_groups]
-    found = [len(group["params"]) for group in groups]
-    sized = [(index, tensor) for index, named in moments.items() for tensor in named.values() if tensor.ndim]
-    fits = expected == found and all(tuple(tensor.shape) == shapes[index] for index, tensor in sized)
+    file = trainer / "sharding.json"
+    here, there = sharding_of(accelerator), Sharding(**_read_json(file)) if file.exists() else None
+    if here != there:
+        raise CheckpointError(
+            f"{folder}: its optimizer state was saved under {_launched(there)}, and this is {_launched(here)}; resume with the "
+            "launch command that the run was begun with"
+        )
+    fits = restore_moments(
+        load_file(trainer / "optimizer.safetensors"), _read_json(trainer / "optimizer.json"), optimizer, accelerator
+    )
     if not fits:
         raise CheckpointError(
-            f"{folder}: its optimizer state is that of another model or another set of trained parameters (groups of {found} "
-            f"tensors, here {expected}); resume with the recipe that the checkpoint was made with"
+            f"{folder}: its optimizer state is that of another model or another set of trained parameters; resume with the "
+            "recipe that the checkpoint was made with"
         )
-    optimizer.load_state_dict({"state": moments, "param_groups": groups})
     scheduler.load_state_dict(_read_json(trainer / "scheduler.json"))
     _restore_rng(trainer)
+
+
+def _launched(sharding: Sharding | None) -> str:
+    return "no ZeRO" if sharding is None else f"ZeRO-{sharding.stage} on {sharding.ranks} processes"
 
 
 def verify(folder: Path) -> None:
@@ -191,18 +212,20 @@ def _numbered(run_dir: Path) -> list[Path]:
     return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
 
-def _save_trainer(trainer: Path, optimizer: Optimizer | None, scheduler: LRScheduler | None, state: dict[str, Any]) -> None:
+def _save_trainer(
+    trainer: Path,
+    optimizer: Optimizer | None,
+    moments: Moments | None,
+    scheduler: LRScheduler | None,
+    state: dict[str, Any],
+) -> None:
     trainer.mkdir()
     _write_json(trainer / "state.json", state)
-    if optimizer is not None:
-        whole = optimizer.state_dict()
-        moments = {
-            f"{index}.{name}": tensor.detach().cpu().contiguous()
-            for index, named in whole["state"].items()
-            for name, tensor in named.items()
-        }
-        save_file(moments, trainer / "optimizer.safetensors")
-        _write_json(trainer / "optimizer.json", whole["param_groups"])
+    if optimizer is not None and moments is not None:
+        save_file(moments.tensors, trainer / "optimizer.safetensors")
+        _write_json(trainer / "optimizer.json", groups_of(optimizer))
+        if moments.sharding is not None:
+            _write_json(trainer / "sharding.json", asdict(moments.sharding))
     if scheduler is not None:
         _write_json(trainer / "scheduler.json", scheduler.state_dict())
     tensors = {"torch": torch.get_rng_state()}

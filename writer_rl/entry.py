@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from typing import Literal
@@ -26,15 +27,22 @@ def main(phase: Phase, default: str) -> None:
     except (DataError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    print(f"{phase}: {done}")
+    if is_first():
+        print(f"{phase}: {done}")
+
+
+def is_first() -> bool:
+    """Whether this process is rank 0, before anything has been set up."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def run(phase: Phase, recipe: Recipe) -> str:
     """One training phase; the recipe as resolved is kept beside the run."""
     seed_everything(recipe.seed)
     disable_progress_bar()  # a bar for every saved file would bury the run's own
-    recipe.folder.mkdir(parents=True, exist_ok=True)
-    (recipe.folder / f"recipe-{phase}.yaml").write_text(recipe.to_yaml(), "utf-8")
+    if is_first():
+        recipe.folder.mkdir(parents=True, exist_ok=True)
+        (recipe.folder / f"recipe-{phase}.yaml").write_text(recipe.to_yaml(), "utf-8")
     return str({"sft": sft.train, "grpo": grpo.train}[phase](recipe))
 
 

@@ -10,21 +10,19 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from rewards.weights import RewardWeights
 from rollout.engines.base import Engine, SamplingParams
-from rollout.query.view import MemoryView
 from rollout.writer.prompt import WriterPrompt
 from rollout.writer.sampler import Episode, sample
 from rollout.writer.trajectory import Trajectory
 from writer_rl.advantages import Sample, advantages
 from writer_rl.cases import Case
-from writer_rl.journal import Journal
+from writer_rl.dealing import gathered, share, share_by_tokens
 from writer_rl.recipe import Recipe
 from writer_rl.round_log import metrics, trace_rows
 from writer_rl.run import Run
 from writer_rl.runtime import Runtime
 from writer_rl.schedule import Visit, visits
-from writer_rl.scoring import GroupScores, check_judged, score_group
+from writer_rl.scoring import GroupScores, score_round
 from writer_rl.update import UpdateConfig, update
 from writer_rl.watch import Watch
 
@@ -41,7 +39,7 @@ def train(recipe: Recipe) -> Path:
     run = Run.open(recipe)
     config = update_config(run.runtime)
     with run.stopping():
-        for index in tqdm(run.rounds(), initial=run.done, total=recipe.grpo.rounds, desc="GRPO"):
+        for index in tqdm(run.rounds(), initial=run.done, total=recipe.grpo.rounds, desc="GRPO", disable=not run.main):
             clock = Clock()
             chosen = visits(sorted(run.cases), recipe.seed, index, recipe.grpo.networks_per_round)
             with run.journal(index) as (journal, engine):
@@ -55,7 +53,8 @@ def train(recipe: Recipe) -> Path:
             run.grace.hold()  # until the round is finished: from here on it is half done
             with clock("update"):
                 steppers = (run.optimizer, run.scheduler, run.runtime.accelerator)
-                stats = update(run.policy, run.reference, samples, advantage.values, *steppers, config)
+                mine = share_by_tokens(samples, [one.key in advantage.values for one in samples], steppers[-1])
+                stats = update(run.policy, run.reference, mine, advantage.values, *steppers, config)
             if stats.steps:
                 with clock("sync"):
                     run.sync()
@@ -63,7 +62,7 @@ def train(recipe: Recipe) -> Path:
             run.logbook.trace(index, trace_rows(groups, scored, advantage, recipe.run, run.decode))
             run.logbook.log(index, numbers | clock.metrics() | {"engine/parity_max": run.proof})
             run.watch = run.watch.after(stats)  # ends the run where the gate stays shut or updates are not finite
-            for warning in warnings_of(run.watch, numbers):
+            for warning in warnings_of(run.watch, numbers) if run.main else ():
                 tqdm.write(f"round {index}: {warning}")
             run.finish(index + 1)
     return run.close()
@@ -84,10 +83,12 @@ def rollout(
     runtime: Runtime, engine: Engine, prompt: WriterPrompt, cases: Mapping[str, Case], chosen: Sequence[Visit], index: int
 ) -> list[list[Trajectory]]:
     """G trajectories of each chosen network: shape [networks][G]."""
-    recipe, size = runtime.recipe, runtime.recipe.grpo.group_size
-    episodes = [Episode(cases[one.network].segments, index, one.visit, g) for one in chosen for g in range(size)]
-    with tqdm(total=sum(len(one.segments) for one in episodes), desc=f"round {index}: writes", leave=False) as bar:
-        trajectories = asyncio.run(
+    recipe, size, accelerator = runtime.recipe, runtime.recipe.grpo.group_size, runtime.accelerator
+    whole = [Episode(cases[one.network].segments, index, one.visit, g) for one in chosen for g in range(size)]
+    episodes, hidden = share(whole, accelerator), not accelerator.is_main_process
+    total = sum(len(one.segments) for one in episodes)
+    with tqdm(total=total, desc=f"round {index}: writes", leave=False, disable=hidden) as bar:
+        mine = asyncio.run(
             sample(
                 engine,
                 episodes,
@@ -102,30 +103,8 @@ def rollout(
                 on_write=lambda key, write: bar.update(),
             )
         )
+    trajectories = gathered(mine, accelerator)
     return [trajectories[start : start + size] for start in range(0, len(trajectories), size)]
-
-
-def score_round(
-    runtime: Runtime,
-    groups: Sequence[Sequence[Trajectory]],
-    cases: Mapping[str, Case],
-    views: Mapping[str, MemoryView],
-    journal: Journal,
-) -> list[GroupScores]:
-    """Rewards of every group; raises TooManyUnjudged where the judge or answerer is failing."""
-    weights = RewardWeights(**runtime.recipe.grpo.reward.model_dump())
-
-    async def run() -> list[GroupScores]:
-        names = [group[0].network for group in groups]
-        scored = (
-            score_group(cases[name], views[name], group, runtime.pipeline, weights, journal)
-            for name, group in zip(names, groups, strict=True)
-        )
-        return list(await asyncio.gather(*scored))
-
-    scored = asyncio.run(run())
-    check_judged(scored)
-    return scored
 
 
 def samples_of(groups: Sequence[Sequence[Trajectory]], scored: Sequence[GroupScores]) -> list[Sample]:

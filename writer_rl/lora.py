@@ -56,7 +56,7 @@ def is_adapter(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
-def wrap(model: Any, r: int, alpha: int, targets: str | Sequence[str], seed: int) -> PeftModel:
+def wrap(model: Any, r: int, alpha: int, targets: str | Sequence[str], seed: int) -> Any:
     """A fresh adapter of rank `r` on the model's linear layers, without dropout; only the adapter is trained.
 
     It changes nothing until it was trained (its second factor is 0), and its first factor depends on `seed` alone. Raises
@@ -74,7 +74,7 @@ def wrap(model: Any, r: int, alpha: int, targets: str | Sequence[str], seed: int
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            wrapped = get_peft_model(model, config)
+            wrapped: Any = get_peft_model(model, config)
     except ValueError as error:
         raise LoraError(f"lora.targets {targets!r}: {' '.join(str(error).split())}") from error
     ends = (wrapped.get_base_model().get_output_embeddings(), wrapped.get_base_model().get_input_embeddings())
@@ -139,6 +139,22 @@ def adapter_tensors(model: PeftModel) -> dict[str, nn.Parameter]:
     return {name.replace(f".{ADAPTER}.", "."): tensor for name, tensor in named if f".{ADAPTER}." in name}
 
 
+def check_same(model: PeftModel, values: tuple[int, int] | None, where: str) -> None:
+    """Raise LoraError unless the adapter has the recipe's rank and alpha (`values`; None: the recipe trains whole models)."""
+    config: Any = model.peft_config[ADAPTER]
+    found = (config.r, config.lora_alpha)
+    if values is None:
+        raise LoraError(
+            f"{where}: holds a LoRA adapter (r {found[0]}, alpha {found[1]}), and the recipe has no `lora` section: add one to "
+            "train the adapter further, or export the checkpoint and begin with the merged model to train all weights"
+        )
+    if found != values:
+        raise LoraError(
+            f"{where}: its adapter has r {found[0]} and alpha {found[1]}, the recipe's `lora` says r {values[0]} and alpha "
+            f"{values[1]}; use the values that the adapter was made with"
+        )
+
+
 def merged(policy: Policy) -> Policy:
     """The policy as a plain model with the adapter added to fresh weights; the base keeps every byte. A policy without an
     adapter is returned as it is."""
@@ -186,14 +202,10 @@ class AdapterReference(nn.Module):
         elif base_of(str(start), policy.base.revision, self.get_base_model()).weights == policy.base.weights:
             kept = {name: torch.zeros_like(tensor) for name, tensor in self._trained.items()}
         else:
-            raise LoraError(
-                f"{start}: is neither the base of the policy's adapter nor an adapter on it; no reference to keep"
-            )
+            raise LoraError(f"{start}: is neither the base of the policy's adapter nor an adapter on it; no reference to keep")
         shapes = {name: tensor.shape for name, tensor in kept.items()}
         if shapes != {name: tensor.shape for name, tensor in self._trained.items()}:
-            raise LoraError(
-                f"{start}: its adapter has other layers or another rank than the policy's; use the same `lora`"
-            )
+            raise LoraError(f"{start}: its adapter has other layers or another rank than the policy's; use the same `lora`")
         self._kept = {name: tensor.to(self._trained[name].device) for name, tensor in kept.items()}
 
     def get_base_model(self) -> Any:

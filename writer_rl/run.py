@@ -23,6 +23,7 @@ from rollout.query.view import MemoryView
 from rollout.writer.prompt import WriterPrompt
 from writer_rl import checkpoint, parity, sft
 from writer_rl.cases import Case, load_cases
+from writer_rl.dealing import gathered, share
 from writer_rl.evaluation.evaluate import evaluate
 from writer_rl.evaluation.rows import JUDGED
 from writer_rl.evaluation.writers import Writer
@@ -30,11 +31,12 @@ from writer_rl.grace import Grace, Terminated
 from writer_rl.hashes import weights_hash
 from writer_rl.journal import Journal, Origin, prune
 from writer_rl.logbook import Logbook
-from writer_rl.optimizer import build_optimizer, build_scheduler
-from writer_rl.policy import Policy, reference_of
+from writer_rl.optimizer import build_scheduler
+from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe, RecipeError
 from writer_rl.runtime import Runtime
 from writer_rl.selection import Table, behind, selected, write_selection
+from writer_rl.stepper import prepare
 from writer_rl.watch import Watch
 
 
@@ -72,11 +74,13 @@ class Run:
         runtime = Runtime.of(recipe)
         folder = recipe.folder / "grpo"
         start = Path(recipe.grpo.init_from) if recipe.grpo.init_from else selected(recipe.folder / "sft")
-        checkpoint.mend(folder)
+        with runtime.accelerator.main_process_first():
+            checkpoint.mend(folder)
         resumed = checkpoint.latest(folder)
-        reference = reference_of(runtime.policy(start))
-        policy = runtime.policy(resumed or start)
-        optimizer = build_optimizer(policy.model, recipe.grpo.lr, recipe.grpo.weight_decay)
+        policy = runtime.trained_policy(resumed or start)
+        reference = runtime.reference(policy, start)
+        rates = (recipe.grpo.lr, recipe.grpo.weight_decay, recipe.grpo.max_grad_norm)
+        optimizer = prepare(policy, *rates, runtime.autocast, runtime.accelerator)
         cases = {case.network.id: case for case in load_cases(recipe.data, "train")}
         made = cls(
             runtime=runtime,
@@ -96,10 +100,15 @@ class Run:
         if resumed is not None:
             made._resume(resumed)
         else:
-            prune(made.journals, 0)
+            made._tidy()
         made.logbook = Logbook(recipe.folder, "grpo", made.done, runtime.accelerator.is_main_process)
         made.proof = parity.sync(made.engine, policy, made.prompt, made.version)
         return made
+
+    @property
+    def main(self) -> bool:
+        """Whether this is rank 0, which alone writes and tells."""
+        return self.runtime.accelerator.is_main_process
 
     @property
     def journals(self) -> Path:
@@ -170,12 +179,15 @@ class Run:
             "recipe": self.runtime.recipe.model_dump(),
             **self.fixed,
         }
-        checkpoint.save(self.folder / f"round-{self.done:04d}", self.policy, self.optimizer, self.scheduler, state)
+        steppers = (self.optimizer, self.scheduler)
+        checkpoint.save(self.folder / f"round-{self.done:04d}", self.policy, *steppers, state, self.runtime.accelerator)
         self._tidy()
 
     def _tidy(self) -> None:
         """Behind a whole checkpoint: the choice among all, the last k, and no journal of what it holds."""
         self.saved = self.done
+        if not self.main:
+            return
         if self.table:
             write_selection(self.folder, self.table, by="accuracy")
         spare = [selected(self.folder).name] if self.table else ()
@@ -193,7 +205,7 @@ class Run:
         check_frozen(state, self.fixed, folder)
         self.done, self.version, self.table = state["round"], state["weights_version"], state["table"]
         self.watch = Watch(**state["watch"])
-        checkpoint.restore_trainer(folder, self.optimizer, self.scheduler)
+        checkpoint.restore_trainer(folder, self.optimizer, self.scheduler, self.runtime.accelerator)
         self._tidy()  # the run may have been killed right behind the save
 
 
@@ -209,7 +221,7 @@ def check_frozen(state: Mapping[str, Any], fixed: Mapping[str, str], folder: Pat
 
 def judge(runtime: Runtime, writer: Writer, dev: Sequence[Case], done: int) -> dict[str, Any]:
     """A checkpoint's row in the selection table: held-out QA accuracy, and Phi and return beside it."""
-    rows = evaluate(runtime, writer, dev, seeds=1)
+    rows = gathered(evaluate(runtime, writer, share(dev, runtime.accelerator), seeds=1), runtime.accelerator)
     memories = [row for row in rows if row["row"] == "memory"]
     verdicts = [row["verdict"] for row in rows if row["row"] == "question" and row["verdict"] in JUDGED]
     means = {name: sum(row[name] for row in memories) / len(memories) for name in ("phi", "return")}

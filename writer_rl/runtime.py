@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from torch import nn
 
 from data.memory.executor import Support
 from data.network import DataError
 from rollout.engines.base import Engine
-from rollout.engines.hf import HFEngine
 from rollout.llm.client import Client, ClientConfig
 from rollout.llm.offline import offline_roles
 from rollout.llm.roles import build_roles
@@ -21,8 +21,9 @@ from rollout.memory.provenance import support
 from rollout.query.config import Budgets, PipelineConfig, RoleNames
 from rollout.query.pipeline import Pipeline
 from rollout.writer.prompt import WriterPrompt
-from writer_rl import smollm2
-from writer_rl.policy import Policy, load_policy
+from writer_rl import engines, launch, lora, smollm2
+from writer_rl.lora import AdapterReference
+from writer_rl.policy import Policy, load_policy, reference_of, with_adapter
 from writer_rl.recipe import PipelineSection, Recipe
 
 EMBEDDED = Path(__file__).parent / "base" / "weights"
@@ -42,12 +43,7 @@ class Runtime:
 
     @classmethod
     def of(cls, recipe: Recipe) -> Runtime:
-        accelerator = Accelerator()
-        if accelerator.num_processes > 1:
-            raise DataError(
-                f"{accelerator.num_processes} processes: training runs in one process for now; use "
-                "`accelerate launch --num_processes 1 ...`"
-            )
+        accelerator = launch.start()
         embedder = load_embedder(recipe.pipeline.embedder)
         client = make_client(recipe)
         return cls(
@@ -62,10 +58,33 @@ class Runtime:
 
     def policy(self, checkpoint: str | Path | None = None) -> Policy:
         """The recipe's model, or a checkpoint of it, with fp32 master weights on this process's device."""
+        return self._placed(self._loaded(checkpoint))
+
+    def trained_policy(self, checkpoint: str | Path | None) -> Policy:
+        """The policy to be trained on: whole, or where the recipe has `lora` an adapter, a fresh one on a checkpoint that has
+        none. Raises LoraError where a checkpoint's adapter is not the recipe's."""
+        section, policy = self.recipe.lora, self._loaded(checkpoint)
+        if policy.base is None and section is not None:
+            where = checkpoint or self._model_path()
+            policy = with_adapter(policy, where, section.r, section.alpha, section.targets, self.recipe.seed)
+        elif policy.base is not None:
+            lora.check_same(policy.model, None if section is None else (section.r, section.alpha), str(checkpoint))
+        return self._placed(policy)
+
+    def reference(self, policy: Policy, start: Path) -> nn.Module:
+        """pi_ref: the policy in `start`, as a frozen copy or, for a LoRA policy, as the adapter of then kept beside it."""
+        return AdapterReference(policy, start) if policy.base is not None else reference_of(self.policy(start))
+
+    def _loaded(self, checkpoint: str | Path | None) -> Policy:
         if checkpoint is None:
-            policy = load_policy(model_path(self.recipe), revision=self.recipe.model.revision)
-        else:
-            policy = load_policy(checkpoint)
+            return load_policy(self._model_path(), revision=self.recipe.model.revision)
+        return load_policy(checkpoint)
+
+    def _model_path(self) -> str | Path:
+        with self.accelerator.main_process_first():  # the first time it may be written
+            return model_path(self.recipe)
+
+    def _placed(self, policy: Policy) -> Policy:
         policy.model.to(self.accelerator.device)
         if self.recipe.model.gradient_checkpointing:
             policy.model.gradient_checkpointing_enable()
@@ -76,9 +95,14 @@ class Runtime:
         return WriterPrompt(self.recipe.writer.prompt, policy.tokenizer)
 
     def engine(self, policy: Policy) -> Engine:
-        """Generates with the live weights of `policy`. On a CPU in fp32: autocast would cast every weight at every token."""
-        dtype = None if policy.device.type == "cpu" else self.autocast
-        return HFEngine(policy.model, policy.turn_end_id, self.recipe.engine.max_batch_tokens, dtype)
+        """What the recipe's `engine` section names; other kinds than `hf` have no weights before the first sync."""
+        if self.recipe.engine.kind == "hf":
+            return self.live_engine(policy)
+        return engines.beside(self.recipe, policy, self.accelerator)
+
+    def live_engine(self, policy: Policy) -> Engine:
+        """Generates with the live weights of `policy`."""
+        return engines.live(self.recipe, policy, self.autocast)
 
 
 def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data.network import DataError
@@ -14,7 +15,9 @@ from rollout.query.qa import QAResult, qa_gains
 from rollout.query.view import MemoryView
 from rollout.writer.trajectory import ParseStatus, Trajectory, Write
 from writer_rl.cases import Case
+from writer_rl.dealing import gathered, share
 from writer_rl.journal import Journal
+from writer_rl.runtime import Runtime
 
 
 class TooManyUnjudged(DataError):
@@ -44,28 +47,66 @@ def facts(write: Write) -> WriteFacts:
     )
 
 
-async def score_group(
-    case: Case, view: MemoryView, group: Sequence[Trajectory], pipeline: Pipeline, weights: RewardWeights, journal: Journal
-) -> GroupScores:
-    """Score the trajectories [G] of one network, its questions asked unless the journal has the verdicts. The QA term of a
-    network without judged questions is 0."""
-    assert case.references is not None
+async def ask_group(
+    case: Case, view: MemoryView, group: Sequence[Trajectory], pipeline: Pipeline, journal: Journal
+) -> QAResult:
+    """Ask the trajectories [G] of one network their terminal questions, unless the journal has the verdicts."""
     qa = journal.verdicts(group)
     if qa is None:
         qa = await qa_gains(pipeline, view, case.network.questions, [one.final_state for one in group])
         journal.keep_verdicts(group, qa)
-    matcher = Matcher()
-    gains = qa.gains if qa.judged else [None] * len(group)
-    scored = [
-        score([facts(write) for write in trajectory.writes], case.references, gain, matcher, weights)
-        for trajectory, gain in zip(group, gains, strict=True)
+    return qa
+
+
+def score_trajectory(
+    case: Case, trajectory: Trajectory, qa: QAResult, g: int, matcher: Matcher, weights: RewardWeights
+) -> Scores:
+    """Score member `g` of a group. The QA term of a network without judged questions is 0."""
+    assert case.references is not None
+    gain = qa.gains[g] if qa.judged else None
+    return score([facts(write) for write in trajectory.writes], case.references, gain, matcher, weights)
+
+
+def score_round(
+    runtime: Runtime,
+    groups: Sequence[Sequence[Trajectory]],
+    cases: Mapping[str, Case],
+    views: Mapping[str, MemoryView],
+    journal: Journal,
+) -> list[GroupScores]:
+    """Rewards of every group; raises TooManyUnjudged where the judge or answerer is failing.
+
+    Of several ranks one asks a whole group, whose members share the baseline; trajectories are scored by all.
+    """
+    weights, accelerator = RewardWeights(**runtime.recipe.grpo.reward.model_dump()), runtime.accelerator
+    mine = share(groups, accelerator)
+
+    async def ask() -> list[QAResult]:
+        names = [group[0].network for group in mine]
+        asked = (
+            ask_group(cases[name], views[name], group, runtime.pipeline, journal)
+            for name, group in zip(names, mine, strict=True)
+        )
+        return list(await asyncio.gather(*asked))
+
+    asked = gathered(asyncio.run(ask()), accelerator)
+    check_judged(asked)
+    members = [(i, g) for i, group in enumerate(groups) for g in range(len(group))]
+    matchers = [Matcher() for _ in groups]
+    scores = [
+        score_trajectory(cases[groups[i][g].network], groups[i][g], asked[i], g, matchers[i], weights)
+        for i, g in share(members, accelerator)
     ]
-    return GroupScores(tuple(scored), qa)
+    placed = dict(zip(members, gathered(scores, accelerator), strict=True))
+    return [
+        GroupScores(tuple(placed[i, g] for g in range(len(group))), qa)
+        for i, (group, qa) in enumerate(zip(groups, asked, strict=True))
+    ]
 
 
-def check_judged(groups: Sequence[GroupScores]) -> None:
+def check_judged(asked: Sequence[QAResult]) -> None:
     """Raise TooManyUnjudged where a round cannot be trusted; missing verdicts are never scored as wrong."""
-    unjudged, total = sum(one.qa.unjudged for one in groups), sum(one.qa.total for one in groups)
+    unjudged, total = sum(one.unjudged for one in asked), sum(one.total for one in asked)
     if total and unjudged / total > UNJUDGED_LIMIT:
         raise TooManyUnjudged(
             f"{unjudged} of {total} questions of this round stayed without a verdict (allowed: {UNJUDGED_LIMIT:.0%}); the "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,17 @@ from tqdm import tqdm
 from writer_rl import checkpoint
 from writer_rl.batches import micro_batches
 from writer_rl.cases import Case, load_cases
+from writer_rl.dealing import gathered, level, share, share_by_tokens
 from writer_rl.evaluation.evaluate import evaluate_memory
 from writer_rl.evaluation.writers import checkpoint_writer
 from writer_rl.examples import Example, check_lengths, examples_of
 from writer_rl.logbook import Logbook
-from writer_rl.logprobs import completion_logprobs
-from writer_rl.optimizer import build_optimizer, build_scheduler
+from writer_rl.optimizer import build_scheduler
 from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe, RecipeError
 from writer_rl.runtime import Runtime
 from writer_rl.selection import selected, write_selection
-from writer_rl.update import summed_gradient_norm
+from writer_rl.stepper import prepare, stepper_of
 
 
 def train(recipe: Recipe) -> Path:
@@ -37,12 +37,15 @@ def train(recipe: Recipe) -> Path:
     """
     runtime = Runtime.of(recipe)
     folder = recipe.folder / "sft"
+    with runtime.accelerator.main_process_first():
+        checkpoint.mend(folder)
     resumed = checkpoint.latest(folder)
-    policy = runtime.policy(resumed or recipe.sft.init_from)
+    policy = runtime.trained_policy(resumed or recipe.sft.init_from)
     prompt = runtime.prompt(policy)
     examples = _examples(runtime, load_cases(recipe.data, "train"), prompt)
     steps_an_epoch = -(-len(examples) // recipe.sft.batch_size)
-    optimizer = build_optimizer(policy.model, recipe.sft.lr, recipe.sft.weight_decay)
+    rates = (recipe.sft.lr, recipe.sft.weight_decay, recipe.sft.max_grad_norm)
+    optimizer = prepare(policy, *rates, runtime.autocast, runtime.accelerator)
     total = recipe.sft.epochs * steps_an_epoch
     scheduler = build_scheduler(optimizer, recipe.sft.schedule, total, recipe.sft.warmup_steps)
     first, table = 0, []
@@ -51,7 +54,7 @@ def train(recipe: Recipe) -> Path:
         check_same_run(state, recipe, resumed)
         first, table = state["epoch"], state["table"]
         write_selection(folder, table, recipe.sft.select)
-        checkpoint.restore_trainer(resumed, optimizer, scheduler)
+        checkpoint.restore_trainer(resumed, optimizer, scheduler, runtime.accelerator)
     logbook = Logbook(recipe.folder, "sft", first * steps_an_epoch, runtime.accelerator.is_main_process)
     dev = load_cases(recipe.data, "dev") if recipe.sft.select == "phi" else []
     if recipe.sft.select == "phi" and not dev:
@@ -70,9 +73,9 @@ def train(recipe: Recipe) -> Path:
             bar.set_postfix(loss=f"{values['loss']:.4f}")
             bar.update()
         table.append(_judge(runtime, policy, dev, epoch + 1))
+        made = {"epoch": epoch + 1, "table": table, "recipe": recipe.model_dump(), "pipeline_id": runtime.pipeline.id}
+        checkpoint.save(folder / f"epoch-{epoch + 1:02d}", policy, optimizer, scheduler, made, runtime.accelerator)
         if runtime.accelerator.is_main_process:
-            made = {"epoch": epoch + 1, "table": table, "recipe": recipe.model_dump(), "pipeline_id": runtime.pipeline.id}
-            checkpoint.save(folder / f"epoch-{epoch + 1:02d}", policy, optimizer, scheduler, made)
             write_selection(folder, table, recipe.sft.select)
             checkpoint.keep_last(folder, recipe.sft.keep, [selected(folder).name])
         runtime.accelerator.wait_for_everyone()
@@ -86,8 +89,14 @@ MAY_CHANGE = {  # of a recipe between two starts of a run: nothing here changes 
     "sft.epochs",
     "sft.keep",
     "grpo.rounds",
+    "grpo.patience",
     "grpo.keep",
     "grpo.save_every",
+    "engine.kv_cache_gib",
+    "engine.servers",
+    "engine.weights",
+    "engine.sync_deadline",
+    "engine.answer_deadline",
     "pipeline.budget_usd",
     "pipeline.budget_tokens",
     "pipeline.concurrency",
@@ -95,14 +104,17 @@ MAY_CHANGE = {  # of a recipe between two starts of a run: nothing here changes 
 }
 
 
+def shapes(key: str) -> bool:
+    """Whether a recipe's key changes a number of what a run has done already."""
+    return not (key in MAY_CHANGE or key.startswith("eval."))
+
+
 def check_same_run(state: dict[str, Any], recipe: Recipe, folder: Path) -> None:
     """A run goes on only under the recipe that it was begun with; the number of epochs or rounds may grow."""
     before, now = dict(flat(state["recipe"])), dict(flat(recipe.model_dump()))
     fixed = {"sft.epochs"} if recipe.sft.schedule == "linear" else set()  # its length shapes a falling learning rate
     changed = sorted(
-        key
-        for key in before.keys() | now.keys()
-        if before.get(key) != now.get(key) and (key in fixed or not (key in MAY_CHANGE or key.startswith("eval.")))
+        key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and (key in fixed or shapes(key))
     )
     if changed:
         raise RecipeError(
@@ -133,22 +145,20 @@ def _examples(runtime: Runtime, cases: Sequence[Case], prompt: Any) -> list[Exam
 def _step(runtime: Runtime, policy: Policy, examples: list[Example], optimizer: Optimizer) -> dict[str, float]:
     """One optimizer step on the mean loss of all completion tokens of the batch, over all ranks."""
     accelerator, section = runtime.accelerator, runtime.recipe.sft
+    stepper = stepper_of(policy, optimizer, section.max_grad_norm, runtime.autocast, accelerator)
     tokens = sum(len(one.completion_ids) for one in examples)
-    mine = examples[accelerator.process_index :: accelerator.num_processes]
+    mine = share_by_tokens(examples, [True] * len(examples), accelerator)
     loss = torch.zeros((), device=accelerator.device)
-    for batch in micro_batches(mine, section.micro_batch_tokens) if mine else []:
-        precision = nullcontext() if runtime.autocast is None else torch.autocast(policy.device.type, runtime.autocast)
-        with precision:
-            logps = completion_logprobs(policy.model, batch.to(policy.device))
-        part = -logps.sum() / tokens  # padding counts 0
-        part.backward()
+    batches = level(micro_batches(mine, section.micro_batch_tokens), accelerator)
+    for number, batch in enumerate(batches, 1):
+        logps = stepper.logprobs(batch.to(policy.device))
+        part = -logps.sum() / tokens if batch.indices else logps.sum() * 0.0  # padding and dummies count 0
+        stepper.backward(part, last=number == len(batches))
         loss += part.detach()
-    norm = summed_gradient_norm(policy.model, accelerator, section.max_grad_norm)
+    norm = stepper.step()
     total = float(accelerator.reduce(loss, "sum"))
-    if not (torch.isfinite(torch.tensor(total)) and torch.isfinite(torch.tensor(norm))):
+    if not (math.isfinite(total) and math.isfinite(norm)):
         raise RecipeError(f"SFT: loss {total} or gradient norm {norm} is not finite; lower sft.lr, or use precision fp32")
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
     return {
         "loss": total,
         "grad_norm": norm,
@@ -164,6 +174,7 @@ def _judge(runtime: Runtime, policy: Policy, dev: Sequence[Case], epoch: int) ->
     if not dev:
         return row
     writer = checkpoint_writer(runtime, policy, "sft")
-    rows = evaluate_memory(runtime, writer, dev, seeds=1)
+    accelerator = runtime.accelerator
+    rows = gathered(evaluate_memory(runtime, writer, share(dev, accelerator), seeds=1), accelerator)
     count = len(rows)
     return row | {name: sum(row[name] for row in rows) / count for name in ("phi", "valid", "return")}

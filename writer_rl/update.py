@@ -4,15 +4,15 @@ Loss = sum over ranks, micro-batches, samples i and tokens k of (1 / (N n_i)) * 
 the number of kept samples of the round over all ranks: `_kept_total` counts it before anything is computed, and
 `token_weights` folds it in, so that gradients add up and nothing divides again.
 
-Under several processes each passes its own share of the round's samples and the *same* plain model (not one wrapped by
-`Accelerator.prepare`): gradients are summed over ranks here, after the last micro-batch, so ranks may hold different numbers
-of micro-batches, or none.
+Under several processes each passes its own share of the round's samples, which may be none; ranks run equal numbers of
+micro-batches, the missing ones being dummies of weight 0. How gradients become a step is the stepper's affair, and the one
+thing that differs between launchers (`writer_rl.stepper`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,10 +24,12 @@ from torch.optim.lr_scheduler import LRScheduler
 from rollout.engines.base import RequestKey
 from writer_rl.advantages import ADVANTAGE_MIN, Sample
 from writer_rl.batches import Batch, micro_batches
+from writer_rl.dealing import level
 from writer_rl.logprobs import completion_logprobs
 from writer_rl.lora import AdapterReference
 from writer_rl.loss import grpo_token_loss, token_weights
 from writer_rl.policy import Policy
+from writer_rl.stepper import Stepper, precision, stepper_of
 from writer_rl.update_stats import EpochStats, Outcome, Tally, UpdateStats
 
 
@@ -46,12 +48,14 @@ class UpdateConfig:
 
 @dataclass(frozen=True)
 class _MicroBatch:
-    """A micro-batch with all that stays fixed over the epochs. `old` is epoch 1's forward, so epoch 1 has none yet."""
+    """A micro-batch with all that stays fixed over the epochs. `old` is epoch 1's forward, so epoch 1 has none yet. A dummy
+    has no samples in its batch's indices, and only zeros."""
 
     batch: Batch
     advantages: Tensor  # [S]
-    weights: Tensor  # [S], 1 / (N n_i)
+    weights: Tensor  # [S], 1 / (N n_i); 0 in a dummy
     reference: Tensor  # [S, K]
+    engine: Tensor  # [S, K], the sampling engine's, for diagnostics alone
     old: Tensor | None = None  # [S, K]
 
 
@@ -78,9 +82,12 @@ def update(
     stats = UpdateStats(kept=total, dropped=_kept_total(len(samples) - len(kept), accelerator))
     if not total:
         return stats
-    parts = _prepare(policy, reference, kept, advantages, total, config)
+    parts = _prepare(policy, reference, kept, advantages, total, accelerator, config)
+    stepper = stepper_of(policy, optimizer, config.max_grad_norm, config.autocast_dtype, accelerator)
     for _ in range(config.epochs):
-        parts, epoch = _epoch(policy.model, parts, total, optimizer, scheduler, accelerator, config)
+        parts, epoch = _epoch(stepper, parts, total, accelerator, config)
+        if epoch.outcome is Outcome.STEPPED:
+            scheduler.step()
         stats = replace(stats, epochs=(*stats.epochs, epoch))
         if epoch.outcome is not Outcome.STEPPED:
             break
@@ -98,68 +105,58 @@ def _prepare(
     kept: Sequence[Sample],
     advantages: Mapping[RequestKey, float],
     total: int,
+    accelerator: Accelerator,
     config: UpdateConfig,
 ) -> list[_MicroBatch]:
     """Micro-batches with their weights and the reference's log-probabilities, which are computed once a round."""
     parts = []
-    for cpu_batch in micro_batches(kept, config.micro_batch_tokens):
+    for cpu_batch in level(micro_batches(kept, config.micro_batch_tokens), accelerator):
         batch = cpu_batch.to(policy.device)
+        if not batch.indices:
+            nothing = torch.zeros(batch.targets.shape, device=policy.device)
+            parts.append(_MicroBatch(batch, nothing[:, 0], nothing[:, 0], nothing, nothing))
+            continue
         values = torch.tensor([advantages[kept[i].key] for i in batch.indices], dtype=torch.float32, device=policy.device)
         beside = reference.in_place() if isinstance(reference, AdapterReference) else nullcontext()
-        with torch.no_grad(), _precision(policy.device, config), beside:
+        with torch.no_grad(), precision(policy.device, config.autocast_dtype), beside:
             logps = completion_logprobs(reference, batch)
-        parts.append(_MicroBatch(batch, values, token_weights(batch.completion_lengths, total), logps))
+        engine = _padded([kept[i].logprobs for i in batch.indices], batch.mask)
+        parts.append(_MicroBatch(batch, values, token_weights(batch.completion_lengths, total), logps, engine))
     return parts
 
 
+def _padded(rows: Sequence[Sequence[float]], mask: Tensor) -> Tensor:
+    """One number a completion token -> [S, K], 0 at padding."""
+    made = torch.zeros(mask.shape, device=mask.device)
+    made[mask] = torch.tensor([value for row in rows for value in row], device=mask.device)
+    return made
+
+
 def _epoch(
-    model: nn.Module,
-    parts: list[_MicroBatch],
-    total: int,
-    optimizer: Optimizer,
-    scheduler: LRScheduler,
-    accelerator: Accelerator,
-    config: UpdateConfig,
+    stepper: Stepper, parts: list[_MicroBatch], total: int, accelerator: Accelerator, config: UpdateConfig
 ) -> tuple[list[_MicroBatch], EpochStats]:
-    """One forward and backward over the round, and one step or none; the parts come back with `old` filled in."""
-    optimizer.zero_grad(set_to_none=True)
+    """One forward and backward over the round, and one step or none; the parts come back with `old` filled in.
+
+    The gate is decided between the last forward and the last backward, when every log-probability is known and nothing
+    has been summed over ranks yet.
+    """
     tally = Tally(accelerator.device, config.clip)
     frozen = []
-    for part in parts:
-        with _precision(part.weights.device, config):
-            logps = completion_logprobs(model, part.batch)  # [S, K]
+    for number, part in enumerate(parts, 1):
+        logps = stepper.logprobs(part.batch)  # [S, K]
         old = logps.detach() if part.old is None else part.old
         losses = grpo_token_loss(logps, old, part.reference, part.advantages, part.batch.mask, config.clip, config.beta)
         loss = (losses * part.weights[:, None]).sum()
-        loss.backward()
-        tally.add(loss, logps.detach(), old, part.reference, part.advantages, part.batch.mask)
+        if part.batch.indices:
+            tally.add(loss, logps.detach(), old, part.reference, part.advantages, part.batch.mask)
+            tally.compare(old, part.engine, part.batch.mask)
         frozen.append(replace(part, old=old))
+        if number < len(parts):
+            stepper.backward(loss, last=False)
     epoch = tally.total(accelerator, total)
-    if epoch.finite and epoch.kl > config.kl_gate:
-        epoch = replace(epoch, outcome=Outcome.GATED)
-    else:
-        grad_norm = summed_gradient_norm(model, accelerator, config.max_grad_norm)
-        epoch = replace(epoch, grad_norm=grad_norm)
-        epoch = replace(epoch, outcome=Outcome.STEPPED if epoch.finite else Outcome.NONFINITE)
-    if epoch.outcome is Outcome.STEPPED:
-        optimizer.step()
-        scheduler.step()
-    optimizer.zero_grad(set_to_none=True)
-    return frozen, epoch
-
-
-def summed_gradient_norm(model: nn.Module, accelerator: Accelerator, cap: float) -> float:
-    """Sum gradients over ranks, scale them down to norm `cap`, and return the norm before scaling."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if accelerator.num_processes > 1:
-        for parameter in trained:
-            if parameter.grad is None:  # this rank kept no sample
-                parameter.grad = torch.zeros_like(parameter)
-            torch.distributed.all_reduce(parameter.grad)
-    return float(nn.utils.clip_grad_norm_(trained, cap))
-
-
-def _precision(device: torch.device, config: UpdateConfig) -> AbstractContextManager[object]:
-    if config.autocast_dtype is None:
-        return nullcontext()
-    return torch.autocast(device.type, config.autocast_dtype)
+    if not epoch.finite or epoch.kl > config.kl_gate:
+        stepper.discard(loss)
+        return frozen, replace(epoch, outcome=Outcome.GATED if epoch.finite else Outcome.NONFINITE)
+    stepper.backward(loss, last=True)
+    epoch = replace(epoch, grad_norm=stepper.step())
+    return frozen, replace(epoch, outcome=Outcome.STEPPED if epoch.finite else Outcome.NONFINITE)

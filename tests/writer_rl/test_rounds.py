@@ -47,9 +47,9 @@ def test_thirty_rounds_of_fifteen_networks_are_two_visits_each() -> None:
 
 
 def test_a_fifth_of_the_questions_may_stay_unjudged_and_no_more() -> None:
-    check_judged([group(1, 5), group(0, 0)])
+    check_judged([group(1, 5).qa, group(0, 0).qa])
     with pytest.raises(TooManyUnjudged, match="3 of 14 questions"):
-        check_judged([group(1, 5), group(2, 9)])
+        check_judged([group(1, 5).qa, group(2, 9).qa])
 
 
 def test_cut_off_completions_are_warned_of_above_three_in_ten() -> None:
