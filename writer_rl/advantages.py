@@ -21,12 +21,14 @@ class GroupError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the Writer read and wrote at one position, token by token as the engine had it. `ret` is r of Eq. 9."""
+    """What the Writer read and wrote at one position, token by token as the engine had it. `ret` is r of Eq. 9; `logprobs`
+    [K] are the engine's, for diagnostics alone."""
 
     key: RequestKey
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]  # the turn-end token included where it was sampled
     ret: float
+    logprobs: tuple[float, ...]
 
 
 class PositionKey(NamedTuple):

@@ -25,8 +25,9 @@ class Outcome(StrEnum):
 class EpochStats:
     """Sums over all ranks. `loss` and `kl` are means over kept samples of token means; the clip ratios are shares of
     tokens. `max_delta` is the largest |log pi_ref - log pi| of a single token, `max_delta_share` that token's part of `kl`
-    (one token can trip the gate). `nll` is the mean of -log pi over the sampled tokens. `grad_norm` is that before the
-    cap, and 0 in a gated epoch, which reduces no gradient."""
+    (one token can trip the gate). `nll` is the mean of -log pi over the sampled tokens. `engine_diff` and `engine_max` are
+    mean and largest |log pi_engine - log pi_old| of a sampled token: how far the engine is from the trainer. `grad_norm` is
+    that before the cap, and 0 in a gated epoch, which reduces no gradient."""
 
     loss: float
     kl: float
@@ -37,6 +38,8 @@ class EpochStats:
     max_delta_share: float
     grad_norm: float = 0.0
     outcome: Outcome = Outcome.STEPPED
+    engine_diff: float = 0.0
+    engine_max: float = 0.0
 
     @property
     def finite(self) -> bool:
@@ -89,6 +92,8 @@ def _named(epoch: EpochStats) -> dict[str, float]:
         "sampled_nll": epoch.nll,
         "kl_gate/max_delta": epoch.max_delta,
         "kl_gate/max_delta_share": epoch.max_delta_share,
+        "engine/logprob_diff_mean": epoch.engine_diff,
+        "engine/logprob_diff_max": epoch.engine_max,
     }
 
 
@@ -100,6 +105,7 @@ class Tally:
         # loss, KL (sum over samples), clipped low, clipped high, -log pi, tokens
         self._sums = torch.zeros(6, dtype=torch.float64, device=device)
         self._worst = torch.zeros(2, dtype=torch.float64, device=device)  # |delta|, its token's part of the KL sum
+        self._engine = torch.zeros(2, dtype=torch.float64, device=device)  # |log pi_engine - log pi_old|: sum, largest
 
     def add(self, loss: Tensor, policy: Tensor, old: Tensor, reference: Tensor, advantages: Tensor, mask: Tensor) -> None:
         """One micro-batch: log-probabilities [S, K], detached; `advantages` [S]; `loss` as weighted, a scalar."""
@@ -116,10 +122,16 @@ class Tally:
             share = (divergence / mask.sum(-1, keepdim=True)).flatten()[at]
             self._worst = torch.stack([delta.flatten()[at], share])
 
+    def compare(self, old: Tensor, engine: Tensor, mask: Tensor) -> None:
+        """Log-probabilities [S, K] of the sampled tokens, by the trainer before its first step and by the engine."""
+        off = torch.where(mask, old - engine, 0.0).double().abs()
+        self._engine = torch.stack([self._engine[0] + off.sum(), torch.maximum(self._engine[1], off.max())])
+
     def total(self, accelerator: Accelerator, kept: int) -> EpochStats:
         """The sums over all ranks as means; `kept` is N."""
         loss, kl, low, high, nll, tokens = accelerator.reduce(self._sums, "sum").tolist()
         worst = max(accelerator.gather(self._worst[None]).tolist())
+        engine = accelerator.gather(self._engine[None])  # [ranks, 2]
         return EpochStats(
             loss=loss,
             kl=kl / kept,
@@ -128,4 +140,6 @@ class Tally:
             nll=nll / tokens,
             max_delta=worst[0],
             max_delta_share=worst[1] / kl if kl > 0 else 0.0,
+            engine_diff=float(engine[:, 0].sum()) / tokens,
+            engine_max=float(engine[:, 1].max()),
         )

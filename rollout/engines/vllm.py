@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -23,12 +24,13 @@ from rollout.engines.weights import WEIGHTS, WeightFolder, WeightSum
 
 EXTENSION = "rollout.engines.worker.WeightSync"
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM's max_lora_rank may be
-# vLLM's engine runs in a process of its own: a forked one would inherit the trainer's threads in an unknown state.
 ENVIRONMENT = {
-    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a forked engine process would have the trainer's threads in an unknown state
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "3600",  # a busy machine is no dead worker
 }
+ON_CPU = {"TORCHDYNAMO_DISABLE": "1"}  # one small function of the sampler, which else waits for a C++ compiler
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class VLLMConfig:
     kv_cache_gib: float
     deadline: float
     adapter: Mapping[str, Any] | None = None
-    sleeps: bool = False  # between rollouts: where the trainer is on the same GPU
+    gpu: bool = False  # the trainer's, too: the engine sleeps between rollouts
 
     def engine_args(self) -> dict[str, Any]:
         """Arguments of vLLM's AsyncEngineArgs."""
@@ -54,13 +56,13 @@ class VLLMConfig:
             "skip_tokenizer_init": True,
             "dtype": str(self.dtype).removeprefix("torch."),
             "max_model_len": self.max_tokens,
-            "enforce_eager": True,
+            "enforce_eager": not self.gpu,
             "enable_prefix_caching": True,
             "kv_cache_memory_bytes": int(self.kv_cache_gib * 2**30),
             "gpu_memory_utilization": 0.1,  # only checked against the free memory: the size of the cache is given
             "logprobs_mode": "raw_logprobs",
             "generation_config": "vllm",  # no sampling defaults from the model's folder
-            "enable_sleep_mode": self.sleeps,
+            "enable_sleep_mode": self.gpu,
             "disable_log_stats": True,
         }
         if self.adapter is None:
@@ -89,11 +91,10 @@ class VLLMEngine:
     @classmethod
     def start(cls, config: VLLMConfig) -> VLLMEngine:
         """Start vLLM, which takes half a minute or more. Errors: EngineError, also where vLLM is not installed."""
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
         loop = LoopThread("vllm")
         try:
-            return cls(loop.wait(_start(config)), loop, config)
+            with _environment(ENVIRONMENT if config.gpu else ENVIRONMENT | ON_CPU):
+                return cls(loop.wait(_start(config)), loop, config)
         except Exception as error:
             loop.close()
             raise EngineError(f"vLLM does not start on {config.model}: {' '.join(str(error).split())}") from error
@@ -170,7 +171,7 @@ class VLLMEngine:
 
     async def _sleep(self) -> None:
         """Weights go to the host's memory, so that a round without a step can wake without a sync; the cache is dropped."""
-        if self._config.sleeps and not self._asleep:
+        if self._config.gpu and not self._asleep:
             await self._step("going to sleep", self._llm.sleep(level=1))
             self._asleep = True
 
@@ -201,6 +202,18 @@ def sampling_params(request: Request, turn_end_id: int) -> Any:
         detokenize=False,
         output_kind=vllm.RequestOutputKind.FINAL_ONLY,
     )
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """What vLLM's processes are started with; what the user has set stays, and nothing is left behind."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 async def _start(config: VLLMConfig) -> Any:

@@ -30,7 +30,10 @@ def make_samples(lengths: Sequence[tuple[int, int]], seed: int = 0) -> list[Samp
     def ids(count: int) -> tuple[int, ...]:
         return tuple(draw.randrange(3, VOCAB) for _ in range(count))
 
-    return [Sample(key(g), ids(prompt), ids(completion), 0.0) for g, (prompt, completion) in enumerate(lengths)]
+    return [
+        Sample(key(g), ids(prompt), ids(completion), 0.0, (-1.0,) * completion)
+        for g, (prompt, completion) in enumerate(lengths)
+    ]
 
 
 def parameters(policy: Policy) -> dict[str, torch.Tensor]:
