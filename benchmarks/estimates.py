@@ -1,0 +1,131 @@
+"""The estimates of `writer-rl validate` against what CPU runs measured.
+
+accelerate launch train_sft.py recipes/social_cpu.yaml
+accelerate launch train_grpo.py recipes/social_cpu.yaml
+python -m benchmarks.estimates         # docs/results/estimates.md and .json
+
+Tokens and seconds are those of that run; memory is measured here, on one update of a random Qwen2, as the growth of the
+process's peak over what it held with the libraries alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+
+from benchmarks.results import write_result
+from rollout.engines.base import RequestKey
+from rollout.memory.embedder import load_embedder
+from rollout.writer.prompt import WriterPrompt
+from tests.tiny import make_tokenizer
+from writer_rl.advantages import Sample
+from writer_rl.cases import load_cases
+from writer_rl.estimates import DEVICES, RUNTIME, Setting, Shape, memory
+from writer_rl.logbook import read_lines
+from writer_rl.optimizer import build_optimizer, build_scheduler
+from writer_rl.policy import Policy, reference_of
+from writer_rl.recipe import load
+from writer_rl.runtime import model_path
+from writer_rl.update import UpdateConfig, update
+from writer_rl.workload import seconds, setting_of, work_of, written
+
+COMMAND = "python -m benchmarks.estimates"
+SIZES = {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "vocab_size": 32000}
+SAMPLES, PROMPT, COMPLETION = 4, 384, 128
+
+
+def main() -> None:
+    rows = [*of_a_run(), *of_an_update()]
+    text = "\n".join(
+        [
+            "`ratio` is estimated / measured.",
+            "",
+            "| what | estimated | measured | ratio |",
+            "|---|---|---|---|",
+            *(f"| {row['what']} | {row['estimated']:.4g} | {row['measured']:.4g} | {row['ratio']:.2f} |" for row in rows),
+            "",
+            "Tokens and seconds: SmolLM2-135M on the ten real networks (recipes/social_cpu.yaml); it shared its machine, so "
+            "its seconds are too many. Memory: one fp32 update of a random Qwen2 of 39 M parameters, 4 samples of 512 tokens.",
+        ]
+    )
+    write_result("estimates", "Estimates before launch against measured runs", {"rows": rows}, text, COMMAND)
+
+
+def row(what: str, estimated: float, measured: float) -> dict[str, Any]:
+    return {"what": what, "estimated": estimated, "measured": measured, "ratio": estimated / measured}
+
+
+def of_a_run() -> list[dict[str, Any]]:
+    """Tokens and seconds of recipes/social_cpu.yaml."""
+    recipe = load("recipes/social_cpu.yaml")
+    folder = Path(str(model_path(recipe)))
+    prompt = WriterPrompt(recipe.writer.prompt, AutoTokenizer.from_pretrained(folder))
+    embedder = load_embedder(recipe.pipeline.embedder)
+    train = [written(case, prompt, embedder, recipe.writer.head_tokens)[0] for case in load_cases(recipe.data, "train")]
+    with torch.device("meta"):
+        model = Policy(_model(folder), None).model
+    shape = Shape.of(model.config, sum(one.numel() for one in model.parameters()))
+    steps, rounds = (read_lines(recipe.folder / f"metrics-{phase}.jsonl") for phase in ("sft", "grpo"))
+    work, setting = work_of(recipe, train), setting_of(recipe, train, bf16=False)
+    spent = seconds(work, shape, setting, DEVICES["cpu"], 0, 1)
+    generated = sum(one["completions/mean_length"] * one["update/kept_samples"] for one in rounds)
+    return [
+        row("SFT tokens", work.sft_tokens, sum(one["num_tokens"] for one in steps)),
+        row("GRPO tokens in updates, completions as long as the teacher's", work.grpo_tokens, rounds[0]["num_tokens"]),
+        row("generated tokens, were all cut off", work.most_generated, generated),
+        row("SFT seconds", spent["sft"], sum(one["time/step"] for one in steps)),
+        row("rollout seconds", spent["rollout"], rounds[0]["time/rollout"]),
+        row("update seconds", spent["update"], rounds[0]["time/update"]),
+    ]
+
+
+def of_an_update() -> list[dict[str, Any]]:
+    """Peak memory, with and without gradient checkpointing, each in a process of its own."""
+    context, found = multiprocessing.get_context("spawn"), []
+    for checkpointing in (False, True):
+        with context.Pool(1) as pool:
+            estimated, measured = pool.apply(_update, (checkpointing,))
+        name = "with gradient checkpointing" if checkpointing else "without"
+        found.append(row(f"peak MiB of an update, {name}", estimated / 2**20, measured / 2**20))
+    return found
+
+
+def _update(checkpointing: bool) -> tuple[float, float]:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    config = Qwen2Config(**SIZES, num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True)
+    policy = Policy(Qwen2ForCausalLM(config), make_tokenizer())
+    reference = reference_of(policy)
+    if checkpointing:
+        policy.model.gradient_checkpointing_enable()
+        policy.model.train()
+    optimizer = build_optimizer(policy.model, 1e-6)
+    draw = torch.Generator().manual_seed(0)
+    samples = []
+    for g in range(SAMPLES):
+        ids = torch.randint(3, SIZES["vocab_size"], (PROMPT + COMPLETION,), generator=draw).tolist()
+        samples.append(Sample(RequestKey(0, "n", 0, g, 0), tuple(ids[:PROMPT]), tuple(ids[PROMPT:]), 0.0, (0.0,) * COMPLETION))
+    values = {one.key: 1.0 - 2.0 * (one.key.g % 2) for one in samples}
+    tokens = SAMPLES * (PROMPT + COMPLETION)
+    settings = UpdateConfig(micro_batch_tokens=tokens, kl_gate=1e9)
+    update(policy, reference, samples, values, optimizer, build_scheduler(optimizer), Accelerator(), settings)
+    measured = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    shape = Shape.of(config, sum(one.numel() for one in policy.model.parameters()))
+    parts = memory(shape, Setting(False, checkpointing, tokens, tokens, 0, 0, 2))
+    return parts["total"] - RUNTIME, float(measured)
+
+
+def _model(folder: Path) -> Any:
+    """The architecture of a folder, without weights."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+
+
+if __name__ == "__main__":
+    main()
