@@ -15,7 +15,6 @@ from rollout.llm.client import run
 from tests.tiny import make_model, make_tokenizer
 from writer_rl.cli import app
 from writer_rl.evaluation.rows import read_rows
-from writer_rl.recipe import load
 from writer_rl.selection import selected
 from writer_rl.serving import named_writer
 from writer_rl.whole import BASELINES, MEMORIES
@@ -72,14 +71,6 @@ def test_a_checkpoint_serves_as_a_writer_with_its_training_prompt(finished: tupl
     first = run(writer.write(segment, State()))
     assert first == run(writer.write(segment, State()))  # greedy
     assert isinstance(first, str)
-
-
-def test_validate_prints_the_recipe_with_every_default() -> None:
-    done = CliRunner().invoke(app, ["validate", "r1", "grpo.rounds=2"])
-    assert done.exit_code == 0
-    assert "rounds: 2" in done.output
-    assert "w_mem: 0.45" in done.output
-    assert load("r1").grpo.rounds == 30
 
 
 @pytest.mark.parametrize(
