@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from writer_rl.batches import Batch
 
-CHUNK = 1024  # completion tokens whose logits exist at a time: 0.6 GB in fp32 at V = 151k
+CHUNK = 256  # completion tokens whose logits exist at a time: 0.16 GB in fp32 at V = 151k
 
 
 def completion_logprobs(model: nn.Module, batch: Batch, chunk: int = CHUNK) -> Tensor:
@@ -42,17 +43,48 @@ def _chunked(head: nn.Module, hidden: Tensor, targets: Tensor, chunk: int) -> Te
     """[M, H], [M] -> [M]. The last chunk keeps its logits: the backward pass starts with it."""
     parts = []
     for start in range(0, len(targets), chunk):
-        piece = slice(start, start + chunk)
+        piece, work = slice(start, start + chunk), _Chunk(head)
         if torch.is_grad_enabled() and start + chunk < len(targets):
-            recomputed = checkpoint(
-                _head_logprobs, head, hidden[piece], targets[piece], use_reentrant=False, preserve_rng_state=False
-            )
+            recomputed = checkpoint(work, hidden[piece], targets[piece], use_reentrant=False, preserve_rng_state=False)
             assert isinstance(recomputed, Tensor)
             parts.append(recomputed)
         else:
-            parts.append(_head_logprobs(head, hidden[piece], targets[piece]))
+            parts.append(work(hidden[piece], targets[piece]))
     return torch.cat(parts)
 
 
-def _head_logprobs(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
-    return -functional.cross_entropy(head(hidden).float(), targets, reduction="none")
+class _Chunk:
+    """The head on one chunk. Called again, by the checkpoint in the backward pass, it makes the logits anew and sums over
+    the vocabulary no second time."""
+
+    def __init__(self, head: nn.Module) -> None:
+        self._head = head
+        self._logps: Tensor | None = None
+
+    def __call__(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        logits = self._head(hidden).float()
+        if self._logps is None:
+            self._logps = -functional.cross_entropy(logits.detach(), targets, reduction="none")
+        logps: Tensor = _Picked.apply(logits, targets, self._logps)
+        return logps
+
+
+class _Picked(torch.autograd.Function):
+    """log softmax(z)_y, known already, with the gradient g (1[v = y] - softmax(z)_v) to the logits z [M, V].
+
+    The gradient is written over the logits, which nothing else needs by then: autograd's own log-softmax would hold three
+    tensors of that size, and reading and writing them is most of the time where V is large and H is not.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, logps: Tensor) -> Tensor:
+        norms = logits.gather(1, targets[:, None])[:, 0] - logps  # log of the sum of exp(z)
+        ctx.save_for_backward(logits, targets, norms)
+        return logps.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor, None, None]:
+        logits, targets, norms = ctx.saved_tensors
+        made = logits.sub_(norms[:, None]).exp_().mul_(-slopes[:, None])
+        return made.scatter_add_(1, targets[:, None], slopes[:, None]), None, None

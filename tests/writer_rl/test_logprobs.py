@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.tiny import make_model
@@ -69,6 +70,21 @@ def test_chunks_of_a_large_vocabulary_are_not_kept_for_the_backward_pass():
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         completion_logprobs(model, batch_of(samples, [0]), chunk=8)
     assert len(kept) == 1  # of eight chunks
+
+
+def test_the_logits_become_their_gradient_and_are_summed_over_once(monkeypatch):
+    """No second tensor of their size, and no second pass for the sum when a chunk is computed again."""
+    model, places, same, sums = make_model(), [], [], []
+    plain = functional.cross_entropy
+    monkeypatch.setattr(functional, "cross_entropy", lambda *args, **kwargs: sums.append(1) or plain(*args, **kwargs))
+
+    def watch(module, inputs, logits):
+        places.append(logits.data_ptr())
+        logits.register_hook(lambda gradient: same.append(gradient.data_ptr() == places[-1]))
+
+    model.lm_head.register_forward_hook(watch)
+    completion_logprobs(model, batch_of(make_samples([(9, 23)]), [0]), chunk=8).sum().backward()
+    assert len(places) == 5 and same == [True] * 3 and len(sums) == 3
 
 
 def test_under_bf16_autocast_the_result_is_fp32_and_near():
