@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from rollout.engines.base import Engine, SamplingParams
 from rollout.writer.prompt import WriterPrompt
-from rollout.writer.sampler import Episode, sample
+from rollout.writer.sampler import Episode, OnEnd, sample
 from rollout.writer.trajectory import Trajectory
 from writer_rl.advantages import Sample, advantages
 from writer_rl.cases import Case
@@ -22,7 +22,7 @@ from writer_rl.round_log import metrics, trace_rows
 from writer_rl.run import Run
 from writer_rl.runtime import Runtime
 from writer_rl.schedule import Visit, visits
-from writer_rl.scoring import GroupScores, score_round
+from writer_rl.scoring import GroupScores, asking_ahead, score_round
 from writer_rl.update import UpdateConfig, update
 from writer_rl.watch import Watch
 
@@ -44,7 +44,8 @@ def train(recipe: Recipe) -> Path:
             chosen = visits(sorted(run.cases), recipe.seed, index, recipe.grpo.networks_per_round)
             with run.journal(index) as (journal, engine):
                 with clock("rollout"):
-                    groups = rollout(run.runtime, engine, run.prompt, run.cases, chosen, index)
+                    ahead = asking_ahead(run.runtime, run.cases, run.views)
+                    groups = rollout(run.runtime, engine, run.prompt, run.cases, chosen, index, ahead)
                 with clock("scoring"):
                     scored = score_round(run.runtime, groups, run.cases, run.views, journal)
             samples = samples_of(groups, scored)
@@ -80,9 +81,15 @@ def warnings_of(watch: Watch, numbers: Mapping[str, float]) -> list[str]:
 
 
 def rollout(
-    runtime: Runtime, engine: Engine, prompt: WriterPrompt, cases: Mapping[str, Case], chosen: Sequence[Visit], index: int
+    runtime: Runtime,
+    engine: Engine,
+    prompt: WriterPrompt,
+    cases: Mapping[str, Case],
+    chosen: Sequence[Visit],
+    index: int,
+    ahead: OnEnd | None = None,
 ) -> list[list[Trajectory]]:
-    """G trajectories of each chosen network: shape [networks][G]."""
+    """G trajectories of each chosen network: shape [networks][G]. `ahead` is awaited for each as it ends."""
     recipe, size, accelerator = runtime.recipe, runtime.recipe.grpo.group_size, runtime.accelerator
     whole = [Episode(cases[one.network].segments, index, one.visit, g) for one in chosen for g in range(size)]
     episodes, hidden = share(whole, accelerator), not accelerator.is_main_process
@@ -101,6 +108,7 @@ def rollout(
                 pipeline_id=runtime.pipeline.id,
                 head_token_budget=recipe.writer.head_tokens,
                 on_write=lambda key, write: bar.update(),
+                on_end=ahead,
             )
         )
     trajectories = gathered(mine, accelerator)

@@ -13,6 +13,7 @@ from rewards.weights import RewardWeights
 from rollout.query.pipeline import Pipeline
 from rollout.query.qa import QAResult, qa_gains
 from rollout.query.view import MemoryView
+from rollout.writer.sampler import OnEnd
 from rollout.writer.trajectory import ParseStatus, Trajectory, Write
 from writer_rl.cases import Case
 from writer_rl.dealing import gathered, share
@@ -56,6 +57,19 @@ async def ask_group(
         qa = await qa_gains(pipeline, view, case.network.questions, [one.final_state for one in group])
         journal.keep_verdicts(group, qa)
     return qa
+
+
+def asking_ahead(runtime: Runtime, cases: Mapping[str, Case], views: Mapping[str, MemoryView]) -> OnEnd | None:
+    """Asks a trajectory's terminal questions when it ends: when its group is scored, the client has the replies. None where
+    no role is played by an LLM, and there is nothing to wait for."""
+    if not runtime.recipe.pipeline.uses_llm:
+        return None
+
+    async def ask(trajectory: Trajectory) -> None:
+        name = trajectory.network
+        await qa_gains(runtime.pipeline, views[name], cases[name].network.questions, [trajectory.final_state])
+
+    return ask
 
 
 def score_trajectory(

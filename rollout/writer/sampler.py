@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from data.memory.executor import Support
@@ -18,6 +18,7 @@ from rollout.writer.trajectory import Trajectory, Write
 from rollout.writer.view import HEAD_TOKEN_BUDGET, TextEmbedder
 
 OnWrite = Callable[[RequestKey, Write], None]
+OnEnd = Callable[[Trajectory], Awaitable[object]]
 
 
 class PromptTooLong(DataError):
@@ -56,11 +57,13 @@ async def sample(
     pipeline_id: str = "",
     head_token_budget: int = HEAD_TOKEN_BUDGET,
     on_write: OnWrite | None = None,
+    on_end: OnEnd | None = None,
 ) -> list[Trajectory]:
     """Run all episodes to their ends, concurrently and free; the result is in the order of `episodes`.
 
-    `on_write` is called after each write (journal, progress). `prompt_limit` is in tokens. Errors: PromptTooLong names
-    network and position; the first failure of any episode cancels the others and is raised.
+    `on_write` is called after each write (progress), `on_end` when a trajectory ends, while others still run.
+    `prompt_limit` is in tokens. Errors: PromptTooLong names network and position; the first failure of any episode cancels
+    the others and is raised.
     """
 
     async def run(episode: Episode) -> Trajectory:
@@ -78,7 +81,10 @@ async def sample(
             if on_write is not None:
                 on_write(key, write)
         first = episode.key(0)
-        return Trajectory(first.network, episode.round, episode.visit, episode.g, environment.writes, pipeline_id)
+        made = Trajectory(first.network, episode.round, episode.visit, episode.g, environment.writes, pipeline_id)
+        if on_end is not None:
+            await on_end(made)
+        return made
 
     tasks = [asyncio.create_task(run(episode)) for episode in episodes]
     try:
