@@ -8,7 +8,6 @@ import torch
 
 from rollout.llm.provider import load_litellm, priced
 from writer_rl.estimates import GIB, Device, Setting, Shape, memory
-from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe
 from writer_rl.runtime import autocast_dtype
 from writer_rl.workload import CALL_TOKENS, Work, Written, llm_calls, model_of, seconds, setting_of, work_of
@@ -16,11 +15,8 @@ from writer_rl.workload import CALL_TOKENS, Work, Written, llm_calls, model_of, 
 CONCURRENCY = 8  # LLM calls in flight where the recipe does not say
 
 
-def estimate(recipe: Recipe, policy: Policy, train: Sequence[Written], device: Device) -> Iterator[str]:
+def estimate(recipe: Recipe, shape: Shape, train: Sequence[Written], device: Device) -> Iterator[str]:
     """Memory by part, tokens, time, LLM calls and cost, one line each. Explained in docs/estimates.md."""
-    counts = [one.numel() for one in policy.model.parameters()]
-    trained = sum(one.numel() for one in policy.model.parameters() if one.requires_grad)
-    shape = Shape.of(policy.model.config, sum(counts), trained)
     setting = setting_of(recipe, train, _in_bf16(recipe, device))
     work, calls = work_of(recipe, train), llm_calls(recipe, train)
     yield f"estimate for {device.name}, one device, good to a factor of two in time (docs/estimates.md)"

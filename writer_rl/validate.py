@@ -16,12 +16,14 @@ from data.network import DataError
 from rollout.writer.prompt import WriterPrompt
 from writer_rl.batches import TokenPair, batch_of
 from writer_rl.cases import Case, load_cases
+from writer_rl.estimates import Shape
 from writer_rl.examples import Example, check_lengths
 from writer_rl.logprobs import completion_logprobs
 from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe
 from writer_rl.runtime import Runtime
 from writer_rl.selection import selected
+from writer_rl.stand_in import BYTES_A_TOKEN, SHAPES, byte_prompt
 from writer_rl.workload import Written, written
 
 KL_LIMIT = 1e-6  # at step 0, in fp32 (pitfall 8)
@@ -49,6 +51,7 @@ class Checked:
     runtime: Runtime | None = None
     policy: Policy | None = None
     prompt: WriterPrompt | None = None
+    shape: Shape | None = None
     written: Sequence[Written] = ()
     examples: Sequence[Example] = ()
 
@@ -123,9 +126,12 @@ def _model(checked: Checked) -> None:
     if checked.runtime is None:
         return
     start = start_of(checked.recipe)
+    if checked.recipe.lora is None:  # until the model itself has been loaded
+        checked.shape = SHAPES.get(checked.recipe.model.path)
     checked.policy = checked.runtime.trained_policy(start or checked.recipe.sft.init_from)
     checked.prompt = checked.runtime.prompt(checked.policy)
     count, trained = counts(checked.policy)
+    checked.shape = Shape.of(checked.policy.model.config, count, trained)
     what = "all trained" if count == trained else f"{trained / 1e6:.1f} M trained"
     checked.say("model", f"{count / 1e6:.1f} M parameters, {what}, from {start or checked.recipe.model.path}")
 
@@ -160,9 +166,14 @@ def _template(checked: Checked) -> None:
 
 def _lengths(checked: Checked) -> None:
     """Every prompt and target is within its limit; the longest ones by name."""
-    if checked.prompt is None or checked.runtime is None or not checked.train:
+    if checked.runtime is None or not checked.train:
         return
     recipe = checked.recipe
+    if checked.prompt is None:
+        if checked.shape is not None:
+            checked.written = list(_guessed(checked, checked.runtime))
+            checked.say("lengths", f"guessed at {BYTES_A_TOKEN} bytes a token: the tokenizer is not here", Level.WARNING)
+        return
     made = [written(case, checked.prompt, checked.runtime.embedder, recipe.writer.head_tokens) for case in checked.train]
     checked.written = [one for one, _ in made]
     checked.examples = [example for _, examples in made for example in examples]
@@ -184,6 +195,16 @@ def _lengths(checked: Checked) -> None:
             f"above writer.max_prompt_tokens ({recipe.writer.max_prompt_tokens}), which ends a run",
             Level.WARNING,
         )
+
+
+def _guessed(checked: Checked, runtime: Runtime) -> Iterator[Written]:
+    """Lengths without the model's tokenizer, for the estimate."""
+    section = checked.recipe.writer
+    prompt = byte_prompt(section.prompt)
+    for case in checked.train:
+        one, _ = written(case, prompt, runtime.embedder, section.head_tokens * BYTES_A_TOKEN)
+        lengths = (tuple(-(-length // BYTES_A_TOKEN) for length in side) for side in (one.prompts, one.targets))
+        yield Written(one.network, *lengths, one.questions)
 
 
 def _divergence(checked: Checked) -> None:

@@ -29,8 +29,8 @@ def validate(
         if resolved:
             print(loaded.to_yaml())
         checked = checks.validate(loaded, lambda finding: print(*checks.lines([finding]), sep="\n", flush=True))
-        if checked.policy is not None and checked.written:
-            print(*estimate(loaded, checked.policy, checked.written, device), sep="\n", flush=True)
+        if checked.shape is not None and checked.written:
+            print(*estimate(loaded, checked.shape, checked.written, device), sep="\n", flush=True)
         if checked.failed:
             raise typer.Exit(2)
         if dry_run:

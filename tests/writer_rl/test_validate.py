@@ -11,10 +11,10 @@ from data.checks import Level
 from data.network import DataError
 from tests.tiny import make_model, make_tokenizer
 from tests.writer_rl.builders import make_policy
-from writer_rl import entry
+from writer_rl import entry, stand_in
 from writer_rl.cli import app
 from writer_rl.dry_run import dry_run
-from writer_rl.estimate_page import clock, count
+from writer_rl.estimate_page import clock, count, estimate
 from writer_rl.estimates import DEVICES, GIB, RUNTIME, Setting, Shape, activations, device_named, memory, training_flop
 from writer_rl.examples import Example
 from writer_rl.recipe import Recipe, load
@@ -94,6 +94,20 @@ def test_what_is_missing_is_one_finding_and_the_rest_is_still_checked(overrides:
     failed = findings(made, Level.ERROR)
     assert failed.keys() == {"model"} and "there is no such folder" in failed["model"]
     assert "data" in findings(made, Level.INFO)
+
+
+def test_a_model_that_is_not_here_yet_is_estimated_from_its_shape(
+    overrides: list[str], monkeypatch: pytest.MonkeyPatch, checked: Checked
+) -> None:
+    monkeypatch.setitem(stand_in.SHAPES, "/no/such/folder", QWEN3B)
+    made = validate(load("tiny", [*overrides, "run=other", "model.path=/no/such/folder"]))
+    assert made.failed and made.shape == QWEN3B
+    assert "4 bytes a token" in findings(made, Level.WARNING)["lengths"]
+    assert [(one.network, len(one.prompts), one.questions) for one in made.written] == [
+        (one.network, len(one.prompts), one.questions) for one in checked.written
+    ]
+    text = "\n".join(estimate(made.recipe, made.shape, made.written, DEVICES["H100"]))
+    assert "peak" in text and "fp32" in text
 
 
 def test_divergence_is_zero_for_equal_models_and_the_token_mean_of_k3_else() -> None:
