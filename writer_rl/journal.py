@@ -4,7 +4,8 @@ One file a round and rank, `<run>/journal/round-0007.rank0.jsonl`, append-only J
 
     {"kind": "round", ...}          what the file belongs to: round, weights, recipe, rank
     {"kind": "completions", ...}    completions with prompt digest, token ids, log-probabilities and finish reason
-    {"kind": "verdicts", ...}       the terminal questions of one group: answers and verdicts of every arm
+    {"kind": "verdicts", ...}       the terminal questions of one group, once the round's verdicts are found good enough to
+                                    train on: answers and verdicts of every arm
 
 Each line is synced and carries a checksum, so a line is whole or is dropped with a warning, and with it all that follows.
 An engine that works in ticks (`hf`) gets one line a tick: batches decide bytes, so half a tick is worth nothing. What is
@@ -98,8 +99,10 @@ class Journal:
         return self._verdicts.get(group_digest(group))
 
     def keep_verdicts(self, group: Sequence[Trajectory], qa: QAResult) -> None:
-        """One line for a group's terminal questions."""
+        """One line for a group's terminal questions, unless there is one."""
         digest = group_digest(group)
+        if digest in self._verdicts:
+            return
         self._append({"kind": "verdicts", "network": group[0].network, "group": digest, **_qa_row(qa)})
         self._verdicts[digest] = qa
 

@@ -52,11 +52,10 @@ async def ask_group(
     case: Case, view: MemoryView, group: Sequence[Trajectory], pipeline: Pipeline, journal: Journal
 ) -> QAResult:
     """Ask the trajectories [G] of one network their terminal questions, unless the journal has the verdicts."""
-    qa = journal.verdicts(group)
-    if qa is None:
-        qa = await qa_gains(pipeline, view, case.network.questions, [one.final_state for one in group])
-        journal.keep_verdicts(group, qa)
-    return qa
+    kept = journal.verdicts(group)
+    if kept is not None:
+        return kept
+    return await qa_gains(pipeline, view, case.network.questions, [one.final_state for one in group])
 
 
 def asking_ahead(runtime: Runtime, cases: Mapping[str, Case], views: Mapping[str, MemoryView]) -> OnEnd | None:
@@ -103,8 +102,11 @@ def score_round(
         )
         return list(await asyncio.gather(*asked))
 
-    asked = gathered(asyncio.run(ask()), accelerator)
-    check_judged(asked)
+    own = asyncio.run(ask())
+    asked = gathered(own, accelerator)
+    check_judged(asked)  # before they are journalled: verdicts of a round that cannot be used are to be asked for again
+    for group, qa in zip(mine, own, strict=True):
+        journal.keep_verdicts(group, qa)
     members = [(i, g) for i, group in enumerate(groups) for g in range(len(group))]
     matchers = [Matcher() for _ in groups]
     scores = [

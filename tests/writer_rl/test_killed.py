@@ -7,15 +7,17 @@ import os
 import signal
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.resume import Kill, begun, left_behind, process, resumed, tiny_recipe, uninterrupted
 from rollout.engines.hf import HFEngine
-from rollout.query import qa
+from rollout.query.qa import QAResult
 from writer_rl import checkpoint, entry, scoring
 from writer_rl.grace import EXIT_CODE, Terminated
+from writer_rl.logbook import read_lines
 from writer_rl.recipe import Recipe, RecipeError
 from writer_rl.run import Run
 from writer_rl.selection import behind
@@ -58,7 +60,7 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.completions, self.groups = 0, 0
-        complete, gains = HFEngine.complete, qa.qa_gains
+        complete, gains = HFEngine.complete, scoring.qa_gains
 
         def counted(engine: HFEngine, requests: list[object]) -> object:
             self.completions += sum(one.key.round >= 0 for one in requests)  # type: ignore[attr-defined]
@@ -182,6 +184,28 @@ def test_sigterm_in_an_update_waits_for_the_round(fresh: Callable[..., Recipe], 
     assert order[-2:] == ["sync", order[-1]] and order[-1].startswith("finish")
     saved = checkpoint.latest(recipe.folder / "grpo")
     assert saved is not None and saved.name == f"round-{int(order[-1].split()[1]):04d}"
+
+
+def test_a_round_that_stayed_unjudged_is_asked_again(fresh: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = fresh()
+    gains = scoring.qa_gains
+    outage = [True]
+
+    async def judged(*args: object) -> QAResult:
+        found = await gains(*args)  # type: ignore[arg-type]
+        return replace(found, unjudged=found.total, gains=(0.0,) * 4) if outage else found
+
+    monkeypatch.setattr(scoring, "qa_gains", judged)
+    with pytest.raises(scoring.TooManyUnjudged):
+        entry.run("grpo", recipe)
+    outage.clear()
+    stop_at(monkeypatch, "finish", 1, KeyboardInterrupt())
+    again = Asked(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        entry.run("grpo", recipe)
+    assert (again.completions, again.groups) == (0, 1)
+    rows = read_lines(recipe.folder / "metrics-grpo.jsonl")
+    assert rows[0]["qa/questions"] > 0 and rows[0]["qa/unjudged"] == 0
 
 
 def test_the_journal_of_another_recipe_is_not_taken_for_this_one(
