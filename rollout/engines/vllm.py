@@ -147,6 +147,7 @@ class VLLMEngine:
         adapter = self._config.adapter
         made = await self._step("writing the weights", self._folder.written(tensors, version, adapter))
         if self._asleep:
+            torch.cuda.empty_cache()  # the trainer's allocator holds on to what the engine wakes into
             await self._step("waking the weights", self._llm.wake_up(tags=["weights"]))
         if adapter is None:
             await self._call("loading the weights", "load_weight_file", str(made / WEIGHTS))
@@ -178,6 +179,7 @@ class VLLMEngine:
     async def _wake(self) -> None:
         if self._asleep:
             self._asleep = False
+            torch.cuda.empty_cache()
             await self._step("waking", self._llm.wake_up())
 
     async def _call(self, what: str, method: str, *args: str) -> Any:
