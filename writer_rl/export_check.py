@@ -106,14 +106,15 @@ def _vllm(folder: Path, terms: Contract) -> Found:
     with tempfile.TemporaryDirectory() as made, vllm_server.serving(folder, terms, Path(made, "server.log")) as url:
         served = Served(url, folder)
         try:
-            return run(_ask(served, folder, terms))
+            return run(by_vllm(served, folder, terms))
         except MissingReply as missing:
             raise CheckFailed(f"{folder}: vLLM does not answer: {missing}") from missing
         finally:
             served.close()
 
 
-async def _ask(served: Served, folder: Path, terms: Contract) -> Found:
+async def by_vllm(served: Served, folder: Path, terms: Contract) -> Found:
+    """The same of a running server."""
     largest = await served.difference(terms)
 
     async def continued(tokens: int) -> Completion:
