@@ -17,6 +17,7 @@ from writer_rl.dry_run import dry_run
 from writer_rl.estimate_page import clock, count, estimate
 from writer_rl.estimates import DEVICES, GIB, RUNTIME, Setting, Shape, activations, device_named, memory, training_flop
 from writer_rl.examples import Example
+from writer_rl.logprobs import CHUNK
 from writer_rl.recipe import Recipe, load
 from writer_rl.runtime import Runtime
 from writer_rl.validate import Checked, divergence, validate
@@ -146,7 +147,7 @@ def test_memory_by_part_is_the_page_s_formula() -> None:
     layer = 20 * 2048 + 2 * (5 * 2048 + 3 * 256 + 4 * 11008)
     assert parts["activations"] == 8192 * (4 * 2048 * 36 + layer)
     assert activations(QWEN3B, 8192, Setting(True, False, 8192, 8192, 8, 0, 2)) == 8192 * 36 * layer
-    assert parts["logits"] == 1024 * 151936 * 10
+    assert parts["logits"] == CHUNK * 151936 * 10
     update = parts["activations"] + parts["logits"]
     fixed = sum(parts[name] for name in ("weights (fp32)", "gradients", "moments", "reference", "bf16 copies"))
     assert parts["total"] == fixed + max(update, parts["rollout cache"]) + RUNTIME
