@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -88,11 +89,23 @@ def asked_processes() -> int:
         line = parent.cmdline() if parent is not None else []
     except psutil.Error:  # another user's process, or gone
         return 1
-    if "launch" not in line or not any(Path(part).stem == "accelerate" for part in line[: line.index("launch")]):
+    given = _arguments(line)
+    if given is None:
         return 1
-    arguments, _ = launch_command_parser().parse_known_args(line[line.index("launch") + 1 :])
+    arguments, _ = launch_command_parser().parse_known_args(given)
     if arguments.num_processes is not None:
         return int(arguments.num_processes)
     file = Path(arguments.config_file or default_config_file)
     told: Any = OmegaConf.load(file) if file.is_file() and not arguments.cpu else {}
     return int(told.get("num_processes") or 1)
+
+
+def _arguments(line: Sequence[str]) -> Sequence[str] | None:
+    """What follows `accelerate launch` in a command line; None for any other command."""
+    for place, part in enumerate(line):
+        name = Path(part).name
+        if name == "accelerate" and line[place + 1 : place + 2] == ["launch"]:
+            return line[place + 2 :]
+        if name == "accelerate-launch" or part.endswith("accelerate/commands/launch.py"):
+            return line[place + 1 :]
+    return None

@@ -9,12 +9,13 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 
 from tests.writer_rl.builders import key, make_policy, make_samples, parameters
-from writer_rl import checkpoint, lora
+from writer_rl import checkpoint, entry, lora, recipe
 from writer_rl.batches import batch_of
 from writer_rl.logprobs import completion_logprobs
 from writer_rl.lora import AdapterReference, LoraError, merged, merged_weights
 from writer_rl.optimizer import build_optimizer, build_scheduler
 from writer_rl.policy import Policy, load_policy, with_adapter
+from writer_rl.recipe import Recipe
 from writer_rl.update import UpdateConfig, update
 
 LENGTHS = [(9, 5), (3, 11), (20, 2), (4, 7)]
@@ -188,3 +189,29 @@ def test_an_adapter_resumes_bit_for_bit(base, tmp_path):
     checkpoint.restore_trainer(tmp_path / "round-1", optimizer, build_scheduler(optimizer))
     assert round_of(resumed, optimizer, 1).epochs == losses
     assert all(torch.equal(tensor, parameters(straight)[name]) for name, tensor in parameters(resumed).items())
+
+
+def tiny(tmp_path, *overrides: str) -> Recipe:
+    own = (f"checkpoints={tmp_path}", f"model.path={tmp_path / 'base'}", "precision=fp32", "data.gym.train=2")
+    short = ("sft.epochs=1", "sft.lr=1e-2", "grpo.rounds=1", "grpo.group_size=3", "grpo.max_new_tokens=400")
+    return recipe.load("tiny", [*own, *short, *overrides])
+
+
+def rounds(run: Recipe) -> list[dict]:
+    return [json.loads(line) for line in (run.folder / "metrics-grpo.jsonl").read_text().splitlines()]
+
+
+def test_a_recipe_with_lora_trains_an_adapter_by_sft_and_further_by_grpo(base, tmp_path):
+    run = tiny(tmp_path, "lora.r=4", "lora.alpha=8")
+    entry.run("sft", run)
+    entry.run("grpo", run.model_copy(update={"grpo": run.grpo.model_copy(update={"max_new_tokens": 16})}))
+    sft, grpo = (run.folder / name for name in ("sft/epoch-01", "grpo/round-0001"))
+    assert lora.read_base(sft) == lora.read_base(grpo) and lora.read_base(grpo).path == str(base.resolve())
+    taught, learned = (load_file(folder / "adapter_model.safetensors") for folder in (sft, grpo))
+    assert taught.keys() == learned.keys() and any(taught[name].any() for name in taught if "lora_B" in name)
+    measured = [row for row in rounds(run) if "epoch/1/kl" in row]
+    assert all(row["epoch/1/kl"] < 1e-6 for row in measured)  # the reference is the SFT adapter
+    with pytest.raises(LoraError, match="the recipe has no `lora` section"):
+        entry.run("grpo", tiny(tmp_path, "run=whole", f"grpo.init_from={sft}"))
+    with pytest.raises(LoraError, match="r 4 and alpha 8"):
+        entry.run("grpo", tiny(tmp_path, "run=other", f"grpo.init_from={sft}", "lora.r=2", "lora.alpha=8"))

@@ -187,9 +187,9 @@ def adapted(report: Report) -> None:
 def trained(report: Report, overrides: Sequence[str]) -> None:
     """SFT and GRPO of the tiny recipe, GRPO stopped after a round and gone on with."""
     own = [f"checkpoints={report.folder}", *overrides]
-    entry.run("sft", recipe.load("tiny", own))
+    entry.run("sft", recipe.load("tiny", [*own, "grpo.max_new_tokens=400"]))
     for rounds in (1, 2):
-        entry.run("grpo", recipe.load("tiny", [*own, f"grpo.rounds={rounds}"]))
+        entry.run("grpo", recipe.load("tiny", [*own, "grpo.max_new_tokens=16", f"grpo.rounds={rounds}"]))
 
 
 CASES: tuple[Callable[[Report], None], ...] = (cut, lonely, gated, shut, recomputed, resumed, adapted)
