@@ -99,7 +99,7 @@ def measure(folder: Path, address: str, conversations: int, segments: int, struc
 def exported(folder: Path, model: str, tokens: int) -> Path:
     """An export of the model as it is, with the compact prompt."""
     if model == "tiny":
-        make_model().save_pretrained(folder / "model")
+        make_model(width=128).save_pretrained(folder / "model")
         make_tokenizer().save_pretrained(folder / "model")
     else:
         smollm2.convert(folder / "model")

@@ -103,12 +103,12 @@ def by_transformers(folder: Path) -> Found:
 
 def _vllm(folder: Path, terms: Contract) -> Found:
     """Start the server by its own command; connecting proves its log-probabilities."""
-    with tempfile.TemporaryDirectory() as made, vllm_server.serving(folder, terms, Path(made, "server.log")) as url:
+    with tempfile.TemporaryDirectory() as made, vllm_server.serving(folder, terms, log := Path(made, "server.log")) as url:
         served = Served(url, folder)
         try:
             return run(by_vllm(served, folder, terms))
         except MissingReply as missing:
-            raise CheckFailed(f"{folder}: vLLM does not answer: {missing}") from missing
+            raise CheckFailed(f"{folder}: vLLM does not answer: {missing}; {vllm_server.end_of(log)}") from missing
         finally:
             served.close()
 

@@ -22,10 +22,13 @@ def export(
     With --check the folder is loaded afresh by transformers, and by vLLM where it is installed: log-probabilities and greedy
     output must be the checkpoint's, and a real segment is written.
     """
+    from transformers.utils.logging import disable_progress_bar
+
     from writer_rl import contract, vllm_server
     from writer_rl import export as exports
     from writer_rl.export_check import check as checked
 
+    disable_progress_bar()
     with told():
         if to is None and not check:
             raise DataError("export: name the folder to write with --to FOLDER, or check an exported one with --check")

@@ -78,14 +78,18 @@ def serving(folder: Path, terms: Contract, log: Path, patience: float = 600.0) -
         _stop(process)
 
 
+def end_of(log: Path) -> str:
+    """The last lines of a server's log, for an error."""
+    return f"the end of its log: {' | '.join(log.read_text('utf-8', errors='replace').splitlines()[-LINES:])}"
+
+
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path, patience: float) -> None:
     end = time.monotonic() + patience
     while not _healthy(url):
         code = process.poll()
         if code is not None or time.monotonic() > end:
             how = f"ended with status {code}" if code is not None else f"was not healthy within {patience:g} s"
-            tail = " | ".join(log.read_text("utf-8", errors="replace").splitlines()[-LINES:])
-            raise ServerFailed(f"the vLLM server {how}; the end of its log: {tail}")
+            raise ServerFailed(f"the vLLM server {how}; {end_of(log)}")
         time.sleep(0.5)
 
 

@@ -30,9 +30,9 @@ def full(folder: Path, *, tied: bool = True, seed: int = 0, **more: Any) -> Path
     return folder
 
 
-def adapter(folder: Path, base: Path, **more: Any) -> Path:
+def adapter(folder: Path, base: Path, width: int = 32, **more: Any) -> Path:
     """A checkpoint of a LoRA adapter that changes the model, on a base of its own."""
-    make_model().save_pretrained(base)
+    make_model(width=width).save_pretrained(base)
     make_tokenizer().save_pretrained(base)
     policy = with_adapter(load_policy(base), base, r=4, alpha=8, targets="all-linear", seed=0)
     with torch.no_grad():
