@@ -76,7 +76,7 @@ def test_a_writer_is_not_asked_about_its_training_networks_unless_they_are_named
     [
         ("r1", (), "write name=spec,name=spec"),
         ("a=teacher,a=empty", (), "the name 'a' stands twice"),
-        ("a=checkpoint", (), "write checkpoint:DIR, litellm:MODEL, teacher or empty"),
+        ("a=checkpoint", (), "write checkpoint:DIR, server:URL, litellm:MODEL, teacher or empty"),
         ("a=oracle", (), "or s1, bm25, dense, full"),
         ("a=teacher", ("--reference", "b"), "is none of the systems (a)"),
         ("a=teacher", ("--ask", "maybe"), "use off, on or both"),
