@@ -48,26 +48,28 @@ def check(accelerator: Accelerator, asked: int) -> None:
             f"a model of its own; use {command(asked)}"
         )
     if kind is DistributedType.DEEPSPEED:
-        config = accelerator.state.deepspeed_plugin.deepspeed_config
-        zero = config["zero_optimization"]
-        wrong = {
-            "zero_stage must be 1, 2 or 3": zero["stage"] not in (1, 2, 3),
-            "gradient_accumulation_steps must be 1 (the update cuts micro-batches itself)": config[
-                "gradient_accumulation_steps"
-            ]
-            != 1,
-            "mixed_precision must be 'no' (the recipe's `precision` counts)": accelerator.mixed_precision != "no",
-            "offload_optimizer_device and offload_param_device must be none": any(
-                (zero.get(key) or {}).get("device", "none") != "none" for key in ("offload_optimizer", "offload_param")
-            ),
-        }
-        if any(wrong.values()):
-            what = "; ".join(text for text, holds in wrong.items() if holds)
-            raise LaunchError(f"DeepSpeed: {what}; use {command(count, zero['stage'] if zero['stage'] in (1, 2, 3) else 2)}")
+        wrong = _wrong_settings(accelerator)
+        if wrong:
+            stage = accelerator.state.deepspeed_plugin.zero_stage
+            raise LaunchError(f"DeepSpeed: {'; '.join(wrong)}; use {command(count, stage if stage in (1, 2, 3) else 2)}")
     elif kind not in PLAIN:
-        raise LaunchError(
-            f"{kind.value} is not supported; use {command(count)}, or recipes/accelerate/zero3.yaml for large models"
-        )
+        raise LaunchError(f"{kind.value} is not supported; use {command(count)}, or for large models {command(count, 3)}")
+
+
+def _wrong_settings(accelerator: Accelerator) -> list[str]:
+    """What a DeepSpeed configuration says that the update cannot work under."""
+    plugin = accelerator.state.deepspeed_plugin
+    config = plugin.deepspeed_config
+    zero = config["zero_optimization"]
+    offloads = ("offload_optimizer", "offload_param")
+    holds = {
+        "zero_stage must be 1, 2 or 3": zero["stage"] in (1, 2, 3),
+        "gradient_accumulation_steps must be 1 (batches are cut here)": config["gradient_accumulation_steps"] == 1,
+        "mixed_precision must be 'no' (the recipe's `precision` counts)": accelerator.mixed_precision == "no",
+        "zero3_init_flag must be false": not plugin.zero3_init_flag,
+        "offload devices must be none": all((zero.get(key) or {}).get("device", "none") == "none" for key in offloads),
+    }
+    return [text for text, fine in holds.items() if not fine]
 
 
 def command(processes: int, stage: int = 0) -> str:

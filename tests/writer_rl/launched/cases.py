@@ -53,6 +53,9 @@ class Course:
     @classmethod
     def new(cls, policy: Policy | None = None, start: Path | None = None, checkpointing: bool = False) -> Course:
         accelerator = launch.start()
+        if accelerator.state.deepspeed_plugin is not None:  # else ZeRO-3 leaves weights as small as these whole
+            zero = accelerator.state.deepspeed_plugin.deepspeed_config["zero_optimization"]
+            zero["stage3_param_persistence_threshold"] = 0
         policy = policy or make_policy()
         if checkpointing:
             policy.model.gradient_checkpointing_enable()
