@@ -2,10 +2,10 @@
 
 python -m benchmarks.resume            # docs/results/resume.md and .json
 
-A tiny random Qwen2 is trained on the gym for a few rounds, once without a stop. Then the same run is begun again and again, and
-each time its process is killed at a point drawn from a seed: a phase, which of its occurrences, and how much processor
-time into it. The kernel ends the process there, in the middle of whatever it does, without a handler or any clean-up. The
-same command is then started once more, and what it leaves is compared byte by byte.
+A tiny random Qwen2 is trained on the gym for a few rounds, once without a stop. Then the same run is begun again, its process
+is killed at a point drawn from a seed (a phase, which of its occurrences, and how much processor time into it), the same
+command is started once more and killed at the next point, and so on, until a process comes to the end of the run; what that
+leaves is compared byte by byte. The kernel ends a process in the middle of whatever it does, without a handler or any clean-up.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from writer_rl.logbook import read_lines
 from writer_rl.recipe import Recipe, load
 
 COMMAND = "python -m benchmarks.resume"
-KILLS, SEED = 20, 0
+KILLS, LEAST, IN_A_ROW, SEED = 20, 2, 4, 0  # at least so many kills in all and in each phase; so many of one run
 PHASES = ("rollout", "scoring", "update", "save")
 SMALL = (
     "data.gym.train=2",
@@ -162,9 +163,14 @@ def resumed(folder: Path, name: str, kills: Sequence[Kill], *overrides: str) -> 
     died (one that came to its end before its point did not), and what the run leaves."""
     recipe = begun(folder, name, *overrides)
     marks = folder / f"{name}.json"
-    died = [died_in(marks) for kill in kills if process(recipe, kill, marks) == -signal.SIGPROF]
-    assert process(recipe, None, marks) == 0, f"{name} does not go on"
-    return died, left_behind(recipe)
+    died = []
+    for kill in (*kills, None):
+        code = process(recipe, kill, marks)
+        if code == 0:
+            return died, left_behind(recipe)
+        assert kill is not None and code == -signal.SIGPROF, f"{name} does not go on: exit code {code}"
+        died.append(died_in(marks))
+    raise AssertionError("the last process is not killed")
 
 
 def main() -> None:
@@ -175,45 +181,40 @@ def main() -> None:
         assert steps, "no round took a step, so there is nothing to compare"
         print(f"uninterrupted: {steps:.0f} optimizer steps, {taken}", flush=True)
         by_phase: Counter[str] = Counter()
-        rows, number, equal = [], 0, 0
-        points = plan(taken, 2 * KILLS, SEED)  # spare ones for processes that ended before their point
-        while sum(by_phase.values()) < KILLS:
-            kill = points[number]
-            died, left = resumed(folder, f"run{number}", [kill])
-            if died:
-                same = left == expected
-                equal += same
-                by_phase[died[0]] += 1
-                rows.append({"phase": died[0], "occurrence": kill.occurrence, "seconds": kill.seconds, "equal": same})
-                print(rows[-1], flush=True)
-            shutil.rmtree(folder / f"run{number}")
-            number += 1
+        runs: list[dict[str, Any]] = []
+        points = iter(plan(taken, 10 * KILLS, SEED))
+        while sum(by_phase.values()) < KILLS or min(by_phase[phase] for phase in PHASES) < LEAST:
+            died, left = resumed(folder, f"run{len(runs)}", list(islice(points, IN_A_ROW)))
+            by_phase.update(died)
+            runs.append({"died_in": died, "equal": left == expected})
+            print(runs[-1], flush=True)
+            shutil.rmtree(folder / f"run{len(runs) - 1}")
     result = {
-        "kills": len(rows),
-        "equal": equal,
+        "kills": sum(by_phase.values()),
+        "equal": sum(len(run["died_in"]) for run in runs if run["equal"]),
         "by_phase": {phase: by_phase[phase] for phase in (*PHASES, "between") if by_phase[phase]},
         "steps": steps,
         "compared": sorted(expected),
-        "points": rows,
+        "runs": runs,
     }
     write_result("resume", "Killed at random points and resumed", result, text(result), COMMAND)
 
 
 def text(result: dict[str, Any]) -> str:
     phases = ", ".join(f"{name} {count}" for name, count in result["by_phase"].items())
-    lines = ["| died in | occurrence | seconds into it | equal |", "|---|---|---|---|"]
+    lines = ["| run | its processes died in | left the same bytes |", "|---|---|---|"]
     lines += [
-        f"| {one['phase']} | {one['occurrence']} | {one['seconds']:.3f} | {'yes' if one['equal'] else 'NO'} |"
-        for one in result["points"]
+        f"| {number} | {', '.join(run['died_in']) or 'none'} | {'yes' if run['equal'] else 'NO'} |"
+        for number, run in enumerate(result["runs"], start=1)
     ]
     return "\n\n".join(
         [
-            f"**{result['equal']} of {result['kills']} killed runs ended equal** to the one that was never stopped: weights, "
-            f"optimizer moments and random states, every round's trace (completions, verdicts, rewards), and metrics. Died in: "
-            f"{phases}.",
+            f"**{result['equal']} of {result['kills']} kills were in runs that ended equal** to the one that was never "
+            "stopped: weights, optimizer moments and random states, every round's trace (completions, verdicts, rewards), and metrics. "
+            f"Died in: {phases}.",
             "Tiny random Qwen2, gym, 3 rounds of 4 trajectories, a checkpoint every 2 rounds, fp32 on a CPU. Points are drawn "
-            "with seed 0: a phase, which of its occurrences, and processor time into it. `between` is where none of the four "
-            "was at work.",
+            "with seed 0. `between` is where none of the four was at work: while libraries, model and data are made ready, or "
+            "between two phases.",
             "\n".join(lines),
         ]
     )
