@@ -210,8 +210,8 @@ def text(result: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"**{result['equal']} of {result['kills']} kills were in runs that ended equal** to the one that was never "
-            "stopped: weights, optimizer moments and random states, every round's trace (completions, verdicts, rewards), and metrics. "
-            f"Died in: {phases}.",
+            "stopped: weights, optimizer moments and random states, every round's trace (completions, verdicts, rewards), and "
+            f"metrics. Died in: {phases}.",
             "Tiny random Qwen2, gym, 3 rounds of 4 trajectories, a checkpoint every 2 rounds, fp32 on a CPU. Points are drawn "
             "with seed 0. `between` is where none of the four was at work: while libraries, model and data are made ready, or "
             "between two phases.",
