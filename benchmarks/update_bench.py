@@ -210,6 +210,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as scratch:
         result = measure(make_tiny(Path(scratch) / "tiny"), given.repeats)
