@@ -99,12 +99,12 @@ def save_model(policy: Policy, folder: Path, dtype: torch.dtype) -> None:
     model.generation_config = generation_config(policy)
     model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
-    written = dict(saved_tensors(folder))
     wanted = dict(model.named_parameters())  # a tied head comes once
-    if written.keys() != wanted.keys() or not all(torch.equal(written[name], wanted[name]) for name in wanted):
-        differing = sorted(written.keys() ^ wanted.keys())
+    equal = {name: name in wanted and torch.equal(tensor, wanted[name]) for name, tensor in saved_tensors(folder)}
+    differing = sorted((wanted.keys() - equal.keys()) | {name for name, same in equal.items() if not same})
+    if differing:
         raise ExportError(
-            f"{folder}: the weights that were written are not the merged ones ({', '.join(differing[:3]) or 'values differ'}); "
+            f"{folder}: {len(differing)} of the weights that were written are not the merged ones ({', '.join(differing[:3])}): "
             f"models of the kind {type(model).__name__} cannot be exported with the installed transformers"
         )
 
@@ -139,10 +139,11 @@ def make_contract(loaded: checkpoint.Checkpoint, recipe: Recipe, made: Path, dty
     known = probe.Probe.of(prompt, recipe.writer.head_tokens)
     window, new_tokens = policy.model.config.max_position_embeddings, recipe.grpo.max_new_tokens
     prompt_tokens = min(recipe.writer.max_prompt_tokens, window - new_tokens)
-    if prompt_tokens < len(known.prompt_ids) or len(known.prompt_ids) + probe.GREEDY > window:
+    needed = len(known.prompt_ids)
+    if prompt_tokens < needed or prompt_tokens + new_tokens < needed + probe.GREEDY + 1:
         raise ExportError(
-            f"{loaded.folder}: the model's window has {window} tokens, of which {new_tokens} are for the output: too few for "
-            f"the prompt of a short chat ({len(known.prompt_ids)} tokens)"
+            f"{loaded.folder}: a prompt may have {prompt_tokens} tokens and an output {new_tokens} (the recipe's limits in the "
+            f"model's window of {window}), too few for a short chat of {needed} tokens: such a Writer cannot be served"
         )
     return Contract(
         run=recipe.run,

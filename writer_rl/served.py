@@ -72,7 +72,7 @@ class Served:
         self._gate = asyncio.Semaphore(config.concurrency)
         self._active = 0
         self._flights: dict[str, asyncio.Future[Any]] = {}
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Future[tuple[Path, Contract]] | None = None
         self._opened: tuple[Path, Contract] | None = None
 
     async def open(self) -> tuple[Path, Contract]:
@@ -111,10 +111,18 @@ class Served:
         return read_completion(answer, self.url, 0)
 
     async def _open(self) -> tuple[Path, Contract]:
-        async with self._opening:
-            if self._opened is None:
-                self._opened = await self._prove()
-            return self._opened
+        """All who wait share one proof, and its failure: while a server is away, they do not wait for it one by one."""
+        if self._opened is None:
+            if self._opening is None:
+                self._opening = asyncio.ensure_future(self._prove())
+                self._opening.add_done_callback(self._proved)
+            self._opened = await asyncio.shield(self._opening)
+        return self._opened
+
+    def _proved(self, proof: asyncio.Future[Any]) -> None:
+        self._opening = None
+        if not proof.cancelled():
+            proof.exception()  # seen, also where nobody waits any more
 
     async def _prove(self) -> tuple[Path, Contract]:
         models = (await self._attempts("GET", "/v1/models", None))["data"]

@@ -47,7 +47,8 @@ class FakeVLLM:
         self.script, self.shift = script, shift
         self.writes: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self.probes = self.open = self.most = 0
+        self.probes = self.asked = self.open = self.most = 0
+        self.away = False  # whether its first page says 503
         self.lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -94,7 +95,8 @@ def _handler(fake: FakeVLLM) -> type[BaseHTTPRequestHandler]:
             pass
 
         def do_GET(self) -> None:
-            self.send({"data": [fake.card]} if self.path == "/v1/models" else {}, 200 if self.path == "/v1/models" else 404)
+            fake.asked += 1
+            self.send({"data": [fake.card]}, 503 if fake.away else 200 if self.path == "/v1/models" else 404)
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))

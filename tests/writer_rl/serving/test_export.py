@@ -135,6 +135,15 @@ def test_a_window_that_is_shorter_than_the_recipe_bounds_the_prompt(tmp_path: Pa
     assert export(made, tmp_path / "w").contract.limits.prompt_tokens == 4096 - checkpoints.NEW_TOKENS
 
 
+def test_limits_that_no_chat_fits_in_are_an_error(tmp_path: Path) -> None:
+    recipe = checkpoints.state()["recipe"]
+    recipe["writer"]["max_prompt_tokens"] = 100
+    made = checkpoints.full(tmp_path / "run" / "grpo" / "round-0001", recipe=recipe)
+    with pytest.raises(ExportError, match="a prompt may have 100 tokens"):
+        export(made, tmp_path / "w")
+    assert not list(tmp_path.glob("*w*"))
+
+
 def test_every_change_of_weights_or_terms_is_another_id(exported: Exported, tmp_path: Path) -> None:
     other = export(checkpoints.full(tmp_path / "run" / "grpo" / "round-0003", seed=1), tmp_path / "w").contract
     whole = export(exported.checkpoint, tmp_path / "v", "float32").contract

@@ -176,6 +176,22 @@ def test_while_the_server_is_away_messages_are_kept_and_the_next_call_goes_on(tm
             assert again.added.new == () and [one.written.t for one in again.progress.segments] == [0, 1]
 
 
+def test_many_conversations_wait_for_an_absent_server_together(tmp_path: Path, exported: Path) -> None:
+    with FakeVLLM(exported) as server:
+        server.away = True
+        writer = ServerWriter(f"{server.url}#{exported}", config=QUICK)
+
+        async def everyone() -> list[Any]:
+            segment = segments(make_network())[0]
+            return await asyncio.gather(*(writer.write(segment, State()) for _ in range(20)), return_exceptions=True)
+
+        assert all(isinstance(one, MissingReply) for one in run(everyone()))
+        assert server.asked == QUICK.retries + 1
+        server.away = False
+        assert all(isinstance(one, str) for one in run(everyone()))
+        assert server.asked == QUICK.retries + 2 and server.probes == 1
+
+
 def test_an_answer_that_was_lost_is_written_once(tmp_path: Path, exported: Path) -> None:
     def script(body: dict[str, Any], number: int) -> Turn:
         return Turn('{"actions": []}', lost=number == 0)
