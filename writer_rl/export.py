@@ -104,7 +104,7 @@ def save_model(policy: Policy, folder: Path, dtype: torch.dtype) -> None:
     differing = sorted((wanted.keys() - equal.keys()) | {name for name, same in equal.items() if not same})
     if differing:
         raise ExportError(
-            f"{folder}: {len(differing)} of the weights that were written are not the merged ones ({', '.join(differing[:3])}): "
+            f"{folder}: {len(differing)} of the written weights are not the merged ones ({', '.join(differing[:3])}): "
             f"models of the kind {type(model).__name__} cannot be exported with the installed transformers"
         )
 
