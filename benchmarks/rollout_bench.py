@@ -38,7 +38,7 @@ from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe, load
 from writer_rl.runtime import Runtime, model_path
 
-REPEATS = 3
+REPEATS = 2
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Load:
     tokens: int
 
 
-LOADS = (Load("tiny", 8, 96), Load("smollm2", 8, 48))
+LOADS = (Load("tiny", 8, 96), Load("smollm2", 4, 48))
 
 
 def clocked_wall(lengths: Lengths) -> float:

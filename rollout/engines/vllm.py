@@ -95,6 +95,10 @@ class VLLMEngine:
         try:
             with _environment(ENVIRONMENT if config.gpu else ENVIRONMENT | ON_CPU):
                 return cls(loop.wait(_start(config)), loop, config)
+        except ImportError as error:
+            loop.close()
+            words = 'vLLM cannot be loaded: pip install -e ".[gpu]" (without a GPU ".[cpu]"), or use engine.kind=hf'
+            raise EngineError(f"{words} ({error})") from error
         except Exception as error:
             loop.close()
             raise EngineError(f"vLLM does not start on {config.model}: {' '.join(str(error).split())}") from error

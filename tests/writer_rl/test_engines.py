@@ -25,7 +25,7 @@ SMALL = [
     "data.gym.config={segments:[2,2],messages:[2,3],members:[2,3]}",
     "sft.epochs=1",
     "grpo.group_size=2",
-    "grpo.max_new_tokens=60",
+    "grpo.max_new_tokens=200",
     "grpo.rounds=2",
 ]
 
@@ -83,7 +83,7 @@ def test_a_lora_policys_engine_starts_from_its_base(recipe: Callable[..., Recipe
     assert not (tmp_path / "never").exists()
     adapter = engines.adapter_of(policy)
     assert adapter is not None and adapter["r"] == 4 and json.loads(json.dumps(adapter)) == adapter
-    assert "q_proj" in adapter["target_modules"]
+    assert any(name.endswith("q_proj") for name in adapter["target_modules"])
     names = dict(parity.weights_for(object(), policy))  # type: ignore[arg-type]
     assert names and all("lora_" in name for name in names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -183,3 +184,13 @@ def test_a_lora_engine_loads_its_base_and_a_full_one_waits_for_its_weights(tmp_p
     assert "load_format" not in lora and lora["max_lora_rank"] == 32
     assert full["logprobs_mode"] == lora["logprobs_mode"] == "raw_logprobs"
     assert full["dtype"] == "bfloat16" and full["kv_cache_memory_bytes"] == 2**29
+
+
+def test_where_vllm_is_missing_the_error_says_how_to_get_it_and_the_environment_is_as_it_was(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm.engine.arg_utils", None)
+    monkeypatch.setitem(sys.modules, "vllm", types.ModuleType("vllm"))
+    monkeypatch.setitem(sys.modules, "vllm.engine", types.ModuleType("vllm.engine"))
+    before = dict(os.environ)
+    with pytest.raises(EngineError, match=r"pip install -e .*engine\.kind=hf"):
+        VLLMEngine.start(VLLMConfig(tmp_path, tmp_path, 2, torch.float32, 64, 1.0, 5.0))
+    assert dict(os.environ) == before
