@@ -174,14 +174,13 @@ def resumed(report: Report) -> None:
 def adapted(report: Report) -> None:
     """A LoRA adapter; its reference is the adapter of the start; saved and resumed."""
     base = report.folder / "base"
-    accelerator = launch.start()
-    checkpoint.save(base, make_policy(), accelerator=accelerator)
+    checkpoint.save(base, make_policy(), accelerator=launch.start())
     course = Course.new(with_adapter(load_policy(base), base, 4, 8, "all-linear", 0), base)
     made = [course.round(make_samples(LENGTHS, seed)) for seed in (1, 2)]
     folder = report.folder / "adapter-2"
-    checkpoint.save(folder, course.policy, course.optimizer, course.scheduler, {}, accelerator)
+    checkpoint.save(folder, course.policy, course.optimizer, course.scheduler, {}, course.accelerator)
     again = Course.new(checkpoint.load(folder).policy, base)
-    checkpoint.restore_trainer(folder, again.optimizer, again.scheduler, accelerator)
+    checkpoint.restore_trainer(folder, again.optimizer, again.scheduler, again.accelerator)
     made.append(course.round(make_samples(LENGTHS, 3)))
     other = again.round(make_samples(LENGTHS, 3))
     report.write("adapted", again, made, differing(course, again) + ([] if other == made[-1] else ["last round"]))
