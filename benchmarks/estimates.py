@@ -36,7 +36,7 @@ from writer_rl.update import UpdateConfig, update
 from writer_rl.workload import seconds, setting_of, work_of, written
 
 COMMAND = "python -m benchmarks.estimates"
-SIZES = {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "vocab_size": 32000}
+SIZES = {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 6, "vocab_size": 16000}
 SAMPLES, PROMPT, COMPLETION = 4, 384, 128
 
 
@@ -51,7 +51,7 @@ def main() -> None:
             *(f"| {row['what']} | {row['estimated']:.4g} | {row['measured']:.4g} | {row['ratio']:.2f} |" for row in rows),
             "",
             "Tokens and seconds: SmolLM2-135M on the ten real networks (recipes/social_cpu.yaml); it shared its machine, so "
-            "its seconds are too many. Memory: one fp32 update of a random Qwen2 of 39 M parameters, 4 samples of 512 tokens.",
+            "its seconds are too many. Memory: one fp32 update of a random Qwen2 of 8 M parameters, 4 samples of 512 tokens.",
         ]
     )
     write_result("estimates", "Estimates before launch against measured runs", {"rows": rows}, text, COMMAND)

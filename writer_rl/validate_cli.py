@@ -17,12 +17,15 @@ def validate(
     resolved: Annotated[bool, typer.Option("--resolved", help="print the recipe with every default first")] = False,
 ) -> None:
     """Check a recipe before it is launched, and estimate memory, tokens, time, LLM calls and cost."""
+    from transformers.utils.logging import disable_progress_bar
+
     from writer_rl import dry_run as walking
     from writer_rl import recipe as recipes
     from writer_rl import validate as checks
     from writer_rl.estimate_page import estimate
     from writer_rl.estimates import device_named
 
+    disable_progress_bar()
     with told():
         device = device_named(gpu or here())
         loaded = recipes.load(recipe, overrides or [])
