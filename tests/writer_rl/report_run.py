@@ -23,6 +23,7 @@ from writer_rl.cases import Case, load_cases
 from writer_rl.evaluation.evaluate import evaluate
 from writer_rl.evaluation.writers import Writer, empty_writer, teacher_writer
 from writer_rl.grpo import rollout, samples_of, score_round
+from writer_rl.journal import Journal, Origin
 from writer_rl.logbook import Logbook, write_lines
 from writer_rl.recipe import Recipe
 from writer_rl.round_log import metrics, trace_rows
@@ -52,7 +53,7 @@ def make_run(
     for index in range(rounds):
         chosen = visits(sorted(cases), loaded.seed, index, 1)
         groups = rollout(runtime, engine, prompt, cases, chosen, index)
-        scored = score_round(runtime, groups, cases, views)
+        scored = score_round(runtime, groups, cases, views, Journal(checkpoints / "journal", Origin(index, index, "")))
         advantage = advantages({one.key: one.ret for one in samples_of(groups, scored)}, group)
         logbook.trace(index, trace_rows(groups, scored, advantage, loaded.run, tokenizer.decode))
         times = {"time/rollout": 40.0 - index / 3, "time/scoring": 2.0 + index % 3, "time/update": 25.0}
