@@ -40,16 +40,19 @@ def decoder_and_head(model: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 
 def _chunked(head: nn.Module, hidden: Tensor, targets: Tensor, chunk: int) -> Tensor:
-    """[M, H], [M] -> [M]. The last chunk keeps its logits: the backward pass starts with it."""
+    """[M, H], [M] -> [M]. The last chunk keeps its logits: the backward pass starts with it. So it is a whole one, and the
+    first is what remains."""
+    whole, rest = divmod(len(targets), chunk)
+    sizes = [rest] * bool(rest) + [chunk] * whole
     parts = []
-    for start in range(0, len(targets), chunk):
-        piece, work = slice(start, start + chunk), _Chunk(head)
-        if torch.is_grad_enabled() and start + chunk < len(targets):
-            recomputed = checkpoint(work, hidden[piece], targets[piece], use_reentrant=False, preserve_rng_state=False)
+    for number, (some, aimed) in enumerate(zip(hidden.split(sizes), targets.split(sizes), strict=True), 1):
+        work = _Chunk(head)
+        if torch.is_grad_enabled() and number < len(sizes):
+            recomputed = checkpoint(work, some, aimed, use_reentrant=False, preserve_rng_state=False)
             assert isinstance(recomputed, Tensor)
             parts.append(recomputed)
         else:
-            parts.append(work(hidden[piece], targets[piece]))
+            parts.append(work(some, aimed))
     return torch.cat(parts)
 
 
