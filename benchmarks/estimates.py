@@ -11,7 +11,6 @@ process's peak over what it held with the libraries alone.
 from __future__ import annotations
 
 import multiprocessing
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,7 @@ def of_an_update() -> list[dict[str, Any]]:
 
 
 def _update(checkpointing: bool) -> tuple[float, float]:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = peak()
     config = Qwen2Config(**SIZES, num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True)
     policy = Policy(Qwen2ForCausalLM(config), make_tokenizer())
     reference = reference_of(policy)
@@ -114,10 +113,16 @@ def _update(checkpointing: bool) -> tuple[float, float]:
     tokens = SAMPLES * (PROMPT + COMPLETION)
     settings = UpdateConfig(micro_batch_tokens=tokens, kl_gate=1e9)
     update(policy, reference, samples, values, optimizer, build_scheduler(optimizer), Accelerator(), settings)
-    measured = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    measured = peak() - before
     shape = Shape.of(config, sum(one.numel() for one in policy.model.parameters()))
     parts = memory(shape, Setting(False, checkpointing, tokens, tokens, 0, 0, 2))
     return parts["total"] - RUNTIME, float(measured)
+
+
+def peak() -> int:
+    """Bytes that this process held at most; the kernel's `ru_maxrss` would count what its parent held."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def _model(folder: Path) -> Any:
