@@ -214,8 +214,8 @@ def text(result: dict[str, Any]) -> str:
             f"metrics. Died in: {phases}.",
             "Tiny random Qwen2, gym, 3 rounds of 4 trajectories, a checkpoint every 2 rounds, fp32 on a CPU. Points are drawn "
             "with seed 0; there the kernel ends the process at once, by the default action of its processor-time signal, which "
-            "runs nothing, as that of SIGKILL. `between` is where none of the four was at work: while libraries, model and data "
-            "are made ready, or between two phases.",
+            "runs nothing, as that of SIGKILL. `between` is where none of the four was at work: while libraries, model and "
+            "data are made ready, or between two phases.",
             "\n".join(lines),
         ]
     )
