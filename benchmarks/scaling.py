@@ -54,8 +54,8 @@ Made = TypeVar("Made")
 class Size:
     """What a round is made of."""
 
-    positions: int = 6
-    trajectories: int = 4
+    positions: int = 4
+    trajectories: int = 2
     networks: int = 1
 
 
