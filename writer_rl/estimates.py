@@ -1,8 +1,7 @@
 """What a run will need: memory by part, seconds and money, from a model's shape, a device and the work to be done.
 
 Formulas and constants are explained, and held against measured runs, in docs/estimates.md. They are for deciding whether a
-recipe fits and what it costs, good to about a factor of two in time and a fifth in memory, no more. Units: bytes, FLOP,
-seconds, USD.
+recipe fits and what it costs, good to about a factor of two in time, no more. Units: bytes, FLOP, seconds, USD.
 """
 
 from __future__ import annotations
