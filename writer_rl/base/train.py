@@ -1,6 +1,7 @@
 """Train the embedded Writer base from scratch: copying first, then gym positions, until it copies words never seen.
 
-python -m writer_rl.base.train writer_rl/base/weights
+python -m writer_rl.base.train FOLDER                                                    # 2,000 steps of the gym
+python -m writer_rl.base.train writer_rl/base/weights --init FOLDER --seed 100 --steps 1600    # as many more from other networks
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 import typer
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from data import gym
 from data.gym import GymConfig
@@ -133,17 +134,23 @@ def main(
     lr: float = 1e-3,
     seed: int = 0,
     threads: int = 2,
+    init: Path | None = None,
 ) -> None:
     """Copy until copies succeed, then `steps` batches of the gym; save a Hugging Face folder with the curves beside it.
+    From `init`, a folder of this command, go on with the gym, with a fresh optimizer and learning rate.
 
     Nothing depends on the clock: the same arguments on the same machine give the same weights.
     """
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
     config = GymConfig()
-    tokenizer = build(texts(config, seed, 300))
+    tokenizer = build(texts(config, seed, 300)) if init is None else AutoTokenizer.from_pretrained(init)
     prompt = WriterPrompt("compact", tokenizer)
-    model = make_model(len(tokenizer), layers, width, int(tokenizer.pad_token_id), prompt.turn_end_id)
+    if init is None:
+        model = make_model(len(tokenizer), layers, width, int(tokenizer.pad_token_id), prompt.turn_end_id)
+    else:
+        model = Qwen2ForCausalLM.from_pretrained(init)
+    model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01, betas=(0.9, 0.95))
     size = sum(p.numel() for p in model.parameters())
     print(f"{size / 1e6:.2f}M parameters, {len(tokenizer)} tokens", flush=True)
@@ -151,8 +158,9 @@ def main(
     rng = random.Random(seed)
     vocabulary = range(3, len(tokenizer))
     stream = batches(gym_stream(prompt, config, seed), tokens)
-    curve: list[dict[str, float]] = []
-    begun, copying, gym_steps, recent = time.monotonic(), 0, 0, float("inf")
+    curve: list[dict[str, float]] = [] if init is None else json.loads((init / "curve.json").read_text("utf-8"))
+    before = curve[-1] if curve else {"copying": 0, "gym": 0, "minutes": 0.0}
+    begun, copying, gym_steps, recent = time.monotonic(), 0, 0, float("inf") if init is None else 0.0
     while gym_steps < steps:
         ready = recent < COPIED or copying >= MOST_COPYING
         batch = next(stream) if ready else [copies(rng, vocabulary) for _ in range(COPY_ROWS)]
@@ -168,8 +176,9 @@ def main(
             recent = completion.item() if recent == float("inf") else 0.9 * recent + 0.1 * completion.item()
         at, every = (gym_steps, 50) if ready else (copying, 20)
         if at % every == 0 or gym_steps == steps:
-            row = {"copying": copying, "gym": gym_steps, "loss": round(completion.item(), 4)}
-            row["minutes"] = round((time.monotonic() - begun) / 60, 2)
+            done = {"copying": before["copying"] + copying, "gym": before["gym"] + gym_steps}
+            row = {**done, "loss": round(completion.item(), 4)}
+            row["minutes"] = round(before["minutes"] + (time.monotonic() - begun) / 60, 2)
             if ready and (gym_steps % 200 == 0 or gym_steps == steps):
                 row["exact"], row["held_loss"] = copied(model, held)
                 save(model, tokenizer, to, curve)
