@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from rollout.engines.base import EngineError
 
 T = TypeVar("T")
+LAST = 5.0  # seconds that cancelled work may still take
 
 
 class LoopThread:
@@ -27,10 +28,20 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
+        """Cancel what still runs, then end loop and thread."""
         if self._loop.is_running():
+            self.wait(_cancelled())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+async def _cancelled() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=LAST)
 
 
 async def step(what: str, seconds: float, work: Awaitable[T]) -> T:

@@ -194,3 +194,25 @@ def test_where_vllm_is_missing_the_error_says_how_to_get_it_and_the_environment_
     with pytest.raises(EngineError, match=r"pip install -e .*engine\.kind=hf"):
         VLLMEngine.start(VLLMConfig(tmp_path, tmp_path, 2, torch.float32, 64, 1.0, 5.0))
     assert dict(os.environ) == before
+
+
+def test_a_loop_that_is_closed_cancels_what_still_runs() -> None:
+    loop, seen = LoopThread("test"), list[str]()
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def begin() -> None:
+        seen.append("begun")
+        loop_task.append(asyncio.create_task(forever()))
+        await asyncio.sleep(0)
+
+    loop_task: list[asyncio.Task[None]] = []
+    loop.wait(begin())
+    loop.close()
+    loop.close()
+    assert seen == ["begun", "cancelled"] and loop_task[0].cancelled()
