@@ -143,7 +143,7 @@ class ZeroStepper:
         trained = self._engine.module.model
         if trained is self._whole:
             return
-        from deepspeed.zero import GatheredParameters
+        from deepspeed.runtime.zero import GatheredParameters
 
         for mine, shard in zip(self._whole.parameters(), trained.parameters(), strict=True):
             if shard.requires_grad:
