@@ -212,8 +212,8 @@ def _guessed(checked: Checked, runtime: Runtime) -> Iterator[Written]:
     prompt = byte_prompt(section.prompt)
     for case in checked.train:
         one, _ = written(case, prompt, runtime.embedder, section.head_tokens * BYTES_A_TOKEN)
-        lengths = (tuple(-(-length // BYTES_A_TOKEN) for length in side) for side in (one.prompts, one.targets))
-        yield Written(one.network, *lengths, one.questions)
+        prompts, targets = (tuple(-(-length // BYTES_A_TOKEN) for length in side) for side in (one.prompts, one.targets))
+        yield Written(one.network, prompts, targets, one.questions)
 
 
 def _divergence(checked: Checked) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from tokenizers import AddedToken, pre_tokenizers
 from transformers import Qwen2Tokenizer
@@ -45,12 +46,12 @@ def build(texts: Iterable[str], max_words: int = 500) -> Qwen2Tokenizer:
     """
     onsets = sorted({*ONSETS, *(onset.capitalize() for onset in ONSETS)})
     clusters = [(onset[0], onset[1]) for onset in onsets if len(onset) == 2]
-    merges = [*clusters, *((onset, vowel) for onset in onsets for vowel in VOWELS)]
+    merges: Any = [*clusters, *((onset, vowel) for onset in onsets for vowel in VOWELS)]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     pieces = dict.fromkeys([PAD, TURN_START, TURN_END, *alphabet, *("".join(merge) for merge in merges)])
     vocab = {piece: number for number, piece in enumerate(pieces)}
-    special = {"pad_token": PAD, "eos_token": TURN_END, "additional_special_tokens": [TURN_START]}
-    made = Qwen2Tokenizer(vocab=vocab, merges=merges, **special)
+    extra: Any = {"additional_special_tokens": [TURN_START]}
+    made = Qwen2Tokenizer(vocab=vocab, merges=merges, eos_token=TURN_END, pad_token=PAD, **extra)
     words = [word for word in _common(texts) if not _in_made_up(word)][:max_words]
     labels = [*(layer.value for layer in DERIVED_LAYERS), *(utype.value for utype in DERIVED_UTYPES)]
     made.add_tokens([AddedToken(piece, normalized=False) for piece in dict.fromkeys([*JSON_PIECES, *labels, *words])])

@@ -1,7 +1,7 @@
 """Train the embedded Writer base from scratch: copying first, then gym positions, until it copies words never seen.
 
-python -m writer_rl.base.train FOLDER                                                    # 2,000 steps of the gym
-python -m writer_rl.base.train writer_rl/base/weights --init FOLDER --seed 100 --steps 1600    # as many more from other networks
+python -m writer_rl.base.train FOLDER
+python -m writer_rl.base.train writer_rl/base/weights --init FOLDER --seed 100 --steps 1600    # from other networks
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def look_back(model: Qwen2ForCausalLM) -> None:
     attention = model.model.layers[0].self_attn
     size, half = attention.head_dim, attention.head_dim // 2
     key = torch.full((size,), LOOK_BACK)
-    attention.k_proj.bias.copy_(key.repeat(model.config.num_key_value_heads))
+    attention.k_proj.bias.copy_(key.repeat(model.config.num_key_value_heads or 1))
     for head in range(model.config.num_attention_heads):
         angle = (head + 1) * model.model.rotary_emb.inv_freq
         low, high = key[:half] * angle.cos() + key[half:] * angle.sin(), key[half:] * angle.cos() - key[:half] * angle.sin()
