@@ -15,6 +15,7 @@ from accelerate.commands.config.config_args import default_config_file
 from accelerate.commands.launch import launch_command_parser
 from accelerate.utils import DistributedType, InitProcessGroupKwargs
 from omegaconf import OmegaConf
+from transformers.integrations import unset_hf_deepspeed_config
 
 from data.network import DataError
 
@@ -34,6 +35,7 @@ def start() -> Accelerator:
     if on_cpu:  # DeepSpeed takes no other on a CPU
         handler.backend = "gloo"
     accelerator = Accelerator(kwargs_handlers=[handler] if many else [])
+    unset_hf_deepspeed_config()  # else under ZeRO-3 transformers loads every model in shards, the reference too
     check(accelerator, max(int(os.environ.get("WORLD_SIZE", "1")), asked_processes()))
     return accelerator
 
