@@ -29,7 +29,7 @@ def launcher(name: str) -> list[str]:
     if kind == "one":
         return [sys.executable]
     if kind == "ddp":
-        return [str(binaries / "torchrun"), "--nproc_per_node", processes, "--master_port", "0"]
+        return [str(binaries / "torchrun"), "--standalone", "--nproc_per_node", processes]
     file = ROOT / "recipes" / "accelerate" / f"{kind}_cpu.yaml"
     return [str(binaries / "accelerate"), "launch", "--config_file", str(file), "--num_processes", processes]
 
