@@ -30,13 +30,9 @@ lint: setup
 test: setup lint
 	$(BIN)/python -m pytest tests
 
-# Base -> SFT -> GRPO -> evaluation of SFT, R1, teacher and empty on networks that none has seen; table and curves at the end.
-# The base is trained first where it is not there yet.
-quickstart: setup writer_rl/base/weights/model.safetensors
+# SFT -> GRPO -> evaluation of SFT, R1, teacher and empty on networks that none has seen; table and curves at the end.
+quickstart: setup
 	$(BIN)/writer-rl run recipes/quickstart.yaml
-
-writer_rl/base/weights/model.safetensors: | setup
-	$(BIN)/python -m writer_rl.base.train writer_rl/base/weights
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
