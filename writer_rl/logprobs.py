@@ -42,8 +42,7 @@ def decoder_and_head(model: nn.Module) -> tuple[nn.Module, nn.Module]:
 def _chunked(head: nn.Module, hidden: Tensor, targets: Tensor, chunk: int) -> Tensor:
     """[M, H], [M] -> [M]. The last chunk keeps its logits: the backward pass starts with it. So it is a whole one, and the
     first is what remains."""
-    whole, rest = divmod(len(targets), chunk)
-    sizes = [rest] * bool(rest) + [chunk] * whole
+    sizes = _sizes(len(targets), chunk) if not _sharded(head) else _level_sizes(len(targets), chunk, targets.device)
     parts = []
     for number, (some, aimed) in enumerate(zip(hidden.split(sizes), targets.split(sizes), strict=True), 1):
         work = _Chunk(head)
@@ -54,6 +53,23 @@ def _chunked(head: nn.Module, hidden: Tensor, targets: Tensor, chunk: int) -> Te
         else:
             parts.append(work(some, aimed))
     return torch.cat(parts)
+
+
+def _sizes(tokens: int, chunk: int) -> list[int]:
+    whole, rest = divmod(tokens, chunk)
+    return [rest] * bool(rest) + [chunk] * whole
+
+
+def _sharded(head: nn.Module) -> bool:
+    """Whether the head's weights are spread over ranks (ZeRO-3), so that each call of it gathers them."""
+    return any(hasattr(parameter, "ds_id") for parameter in head.parameters())
+
+
+def _level_sizes(tokens: int, chunk: int, device: torch.device) -> list[int]:
+    """As many chunks as the rank with the most tokens has, some of them empty: every rank must gather equally often."""
+    most = torch.tensor(-(-tokens // chunk), device=device)
+    torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
+    return [len(one) for one in torch.arange(tokens).tensor_split(int(most))]
 
 
 class _Chunk:
