@@ -55,7 +55,7 @@ def launched(tmp_path_factory):
             pytest.skip("DeepSpeed compiles an extension at its first start, and there is no g++")
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
-            overrides = (f"model.path={model}", *TRAINED) if name in ("one", "ddp-2") else ()
+            overrides = (f"model.path={model}", *TRAINED) if name in ("one", "ddp-2", "zero3-2") else ()
             module = ["-m", "tests.writer_rl.launched.cases", str(folder), *overrides]
             done = subprocess.run(
                 [*launcher(name), *module], cwd=ROOT, env=environment(name), capture_output=True, text=True, timeout=600
@@ -121,7 +121,7 @@ def test_a_round_that_did_not_count_leaves_no_trace_and_a_resumed_course_is_the_
     assert [epoch["outcome"] for epoch in told(folder, "shut")["rounds"][0]["epochs"]] == ["stepped", "gated"]
 
 
-@pytest.mark.parametrize("name", ["ddp-2"])
+@pytest.mark.parametrize("name", ["ddp-2", "zero3-2"])
 def test_sft_and_grpo_run_on_many_processes_and_rank_0_alone_writes(launched, name):
     one, many = launched("one") / "tiny", launched(name) / "tiny"
     sft, plain = (load_file(folder / "sft" / "epoch-01" / "model.safetensors") for folder in (many, one))
