@@ -39,8 +39,8 @@ def main() -> None:
     lines += [f"| {row['gym']} | {row['held_loss']:.3f} | {100 * row['exact']:.1f} % |" for row in judged]
     text = (
         f"A Qwen2 of {result['parameters'] / 1e6:.1f}M parameters, seed 0, {last['minutes']:.0f} minutes on two shared cores: "
-        f"{last['copying']} steps of copying random tokens, then {last['gym']} steps of gym positions from networks that no later "
-        "phase sees; the learning rate starts anew where the curve breaks, and so does the held-out set.\n\n"
+        f"{last['copying']} steps of copying random tokens, then {last['gym']} steps of gym positions from networks that no "
+        "later phase sees; the learning rate starts anew where the curve breaks, and so does the held-out set.\n\n"
         + "\n".join(lines)
         + "\n\n![Loss of the training batches and of held-out positions](base.png)"
     )
