@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 
@@ -19,6 +21,15 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 def tiny_model() -> Qwen2ForCausalLM:
     """A fresh random Qwen2 for each test, always the same weights."""
     return make_model()
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen2 with its tokenizer, as saved. Shared: do not change it."""
+    folder = tmp_path_factory.mktemp("model")
+    make_model().save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture

@@ -120,8 +120,8 @@ def model_path(recipe: Recipe) -> str | Path:
     if recipe.model.path == "embedded":
         if not (EMBEDDED / "config.json").is_file():
             raise DataError(
-                "model.path is `embedded`, and the embedded base has not been trained yet; run "
-                f"python -m writer_rl.base.train {EMBEDDED} (or make quickstart), or name another model"
+                f"model.path is `embedded`, and its weights, which come with the project, are missing from {EMBEDDED}; install "
+                f"the project again, train them anew (python -m writer_rl.base.train {EMBEDDED}), or name another model"
             )
         return EMBEDDED
     if recipe.model.path == "smollm2":

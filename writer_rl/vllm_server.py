@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,14 +62,28 @@ def command_line_cpu(folder: Path, terms: Contract) -> str:
 
 @contextmanager
 def serving(folder: Path, terms: Contract, log: Path, patience: float = 600.0) -> Iterator[str]:
-    """A server on this export while the context lasts; its URL. Raises ServerFailed with the end of its log where it is not
-    healthy within `patience` seconds."""
-    port = _free_port()
-    command = [sys.executable, "-m", MODULE, "--model", str(folder), *options(terms, port), "--enforce-eager"]
-    quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **CPU}
+    """A server on this export while the context lasts; its URL. Raises ServerFailed as `running` does."""
+    port = free_port()
+    arguments = ["-m", MODULE, "--model", str(folder), *options(terms, port), "--enforce-eager"]
+    with running(arguments, port, log, {}, patience) as url:
+        yield url
+
+
+@contextmanager
+def running(
+    arguments: Sequence[str], port: int, log: Path, settings: Mapping[str, str], patience: float = 600.0
+) -> Iterator[str]:
+    """A server as a child process of this interpreter while the context lasts; its URL. `settings` are of its environment.
+    Raises ServerFailed with the end of its log where it is not healthy within `patience` seconds."""
+    environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **CPU, **os.environ, **settings}
     with log.open("wb") as out:  # in a session of its own, so that its engine's process can be ended with it
         process = subprocess.Popen(  # noqa: S603 our own arguments, no shell
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=quiet | os.environ, start_new_session=True
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=environment,
+            start_new_session=True,
         )
     try:
         _wait(process, f"http://127.0.0.1:{port}/health", log, patience)
@@ -110,7 +124,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -12,7 +12,6 @@ import torch
 from rollout.engines.hf import HFEngine
 from rollout.engines.vllm import VLLMConfig
 from rollout.engines.vllm_server import VLLMServers
-from tests.tiny import make_model, make_tokenizer
 from writer_rl import engines, entry, parity
 from writer_rl.logbook import read_lines
 from writer_rl.policy import Policy, load_policy, with_adapter
@@ -28,14 +27,6 @@ SMALL = [
     "grpo.max_new_tokens=200",
     "grpo.rounds=2",
 ]
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    make_model().save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from data.network import DataError
 from rollout.engines.base import Completion, Request, RequestKey
 from rollout.engines.replay import ReplayEngine
 from rollout.query.view import MemoryView
-from tests.tiny import make_model, make_tokenizer
 from writer_rl import checkpoint, entry, grpo, parity
 from writer_rl.batches import batch_of
 from writer_rl.cases import load_cases
@@ -40,14 +39,6 @@ SMALL = [
     "eval.max_new_tokens=24",
     "precision=fp32",
 ]
-
-
-@pytest.fixture(scope="session")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    make_model().save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ import torch
 from rollout.engines.base import Engine, EngineError
 from rollout.engines.vllm_server import ServersConfig, VLLMServers, start_command
 from tests.rollout.engines.contract import CONTRACT, make_model
-from tests.vllm_process import free_port, needs_vllm, serving
+from tests.vllm_process import SETTINGS, needs_vllm
 from tests.writer_rl.vllm_runs import move, opened, save_model, three_rounds, tiny_recipe
 from writer_rl import parity
 from writer_rl.engines import longest
+from writer_rl.vllm_server import free_port, running
 
 pytestmark = needs_vllm
 
@@ -30,7 +31,7 @@ def url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port, work = free_port(), tmp_path_factory.mktemp("server")
     _, policy, _ = opened(recipe := tiny_recipe(model, work))
     command = start_command(model, port, "float32", longest(recipe, policy))
-    with serving(command, port, work / "server.log", {"VLLM_SERVER_DEV_MODE": "1"}) as found:
+    with running(command, port, work / "server.log", SETTINGS | {"VLLM_SERVER_DEV_MODE": "1"}) as found:
         yield found
 
 

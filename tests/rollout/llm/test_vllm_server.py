@@ -22,8 +22,9 @@ from rollout.llm.roles import build_roles
 from rollout.query.config import RoleNames
 from rollout.query.evidence import Evidence, Tense
 from rollout.query.roles import Gold, Missing, Projected, Query, Reply, Roles, Verdict
-from tests.vllm_process import free_port, needs_vllm, serving
+from tests.vllm_process import SETTINGS, needs_vllm
 from writer_rl.smollm2 import INSTALL, PACKAGE, convert
+from writer_rl.vllm_server import free_port, running
 
 pytestmark = [
     needs_vllm,
@@ -69,7 +70,7 @@ def arguments(model: Path, port: int) -> list[str]:
 def server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:  # 270 MB: not left behind as tmp_path would be
         model, log, port = convert(Path(folder, "model")), Path(folder, "server.log"), free_port()
-        with serving(arguments(model, port), port, log, {}) as url:
+        with running(arguments(model, port), port, log, SETTINGS) as url:
             yield Server(f"{url}/v1", model)
 
 
