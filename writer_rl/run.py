@@ -90,7 +90,7 @@ class Run:
             prompt=runtime.prompt(policy),
             engine=runtime.engine(policy),
             optimizer=optimizer,
-            scheduler=build_scheduler(optimizer),
+            scheduler=build_scheduler(optimizer, warmup_steps=recipe.grpo.warmup_steps),
             cases=cases,
             views={name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()},
             dev=_dev(recipe),
