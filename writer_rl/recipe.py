@@ -140,6 +140,7 @@ class GRPOSection(Section):
     top_p: PositiveFloat = Field(0.95, le=1)
     max_new_tokens: PositiveInt = 2048
     lr: PositiveFloat = 1e-6
+    schedule: Literal["constant", "linear"] = "constant"  # linear: down to 0 at the last round's last step
     warmup_steps: int = Field(0, ge=0)  # optimizer steps over which lr rises: Adam's first steps are its widest
     weight_decay: float = Field(0.0, ge=0)
     epochs: PositiveInt = 2

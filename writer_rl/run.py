@@ -79,6 +79,7 @@ class Run:
         resumed = checkpoint.latest(folder)
         policy = runtime.trained_policy(resumed or start)
         reference = runtime.reference(policy, start)
+        steps = recipe.grpo.rounds * recipe.grpo.epochs
         rates = (recipe.grpo.lr, recipe.grpo.weight_decay, recipe.grpo.max_grad_norm)
         optimizer = prepare(policy, *rates, runtime.autocast, runtime.accelerator)
         cases = {case.network.id: case for case in load_cases(recipe.data, "train")}
@@ -90,7 +91,7 @@ class Run:
             prompt=runtime.prompt(policy),
             engine=runtime.engine(policy),
             optimizer=optimizer,
-            scheduler=build_scheduler(optimizer, warmup_steps=recipe.grpo.warmup_steps),
+            scheduler=build_scheduler(optimizer, recipe.grpo.schedule, steps, recipe.grpo.warmup_steps),
             cases=cases,
             views={name: MemoryView.of(case.network).prepared(runtime.embedder) for name, case in cases.items()},
             dev=_dev(recipe),
