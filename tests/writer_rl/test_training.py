@@ -92,6 +92,18 @@ def test_four_rounds_equal_two_and_two_to_the_byte(recipe: Callable[..., Recipe]
     assert bytes_of(whole.folder / "grpo" / "round-0004") != bytes_of(whole.folder / "grpo" / "round-0003")
 
 
+def test_the_rate_rises_and_falls_by_the_steps_taken(recipe: Callable[..., Recipe]) -> None:
+    made = recipe("grpo.rounds=3", "grpo.lr=1e-4", "grpo.schedule=linear", "grpo.warmup_steps=2", "grpo.kl_gate=100.0")
+    for phase in ("sft", "grpo"):
+        entry.run(phase, made)
+    taken = 0.0
+    for row in read_lines(made.folder / "metrics-grpo.jsonl"):
+        taken += row["update/steps"]  # the logged rate is that of the next step
+        factor = (taken + 1) / 2 if taken < 2 else (3 * 2 - taken) / (3 * 2 - 2)
+        assert row["learning_rate"] == pytest.approx(1e-4 * factor, abs=1e-12)
+    assert taken > 2
+
+
 def test_a_run_does_not_go_on_under_another_recipe(recipe: Callable[..., Recipe]) -> None:
     entry.run("sft", recipe("sft.epochs=1"))
     with pytest.raises(DataError, match=r"another recipe \(different: sft\.lr\)"):
