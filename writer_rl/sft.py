@@ -110,9 +110,11 @@ def shapes(key: str) -> bool:
 
 
 def check_same_run(state: dict[str, Any], recipe: Recipe, folder: Path) -> None:
-    """A run goes on only under the recipe that it was begun with; the number of epochs or rounds may grow."""
+    """A run goes on only under the recipe that it was begun with; the number of epochs or rounds may grow, unless a learning
+    rate falls over them."""
     before, now = dict(flat(state["recipe"])), dict(flat(recipe.model_dump()))
-    fixed = {"sft.epochs"} if recipe.sft.schedule == "linear" else set()  # its length shapes a falling learning rate
+    falling = {"sft.epochs": recipe.sft.schedule, "grpo.rounds": recipe.grpo.schedule}
+    fixed = {key for key, schedule in falling.items() if schedule == "linear"}
     changed = sorted(
         key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and (key in fixed or shapes(key))
     )

@@ -93,7 +93,8 @@ def test_four_rounds_equal_two_and_two_to_the_byte(recipe: Callable[..., Recipe]
 
 
 def test_the_rate_rises_and_falls_by_the_steps_taken(recipe: Callable[..., Recipe]) -> None:
-    made = recipe("grpo.rounds=3", "grpo.lr=1e-4", "grpo.schedule=linear", "grpo.warmup_steps=2", "grpo.kl_gate=100.0")
+    settings = ("grpo.lr=1e-4", "grpo.schedule=linear", "grpo.warmup_steps=2", "grpo.kl_gate=100.0")
+    made = recipe("grpo.rounds=3", *settings)
     for phase in ("sft", "grpo"):
         entry.run(phase, made)
     taken = 0.0
@@ -102,6 +103,8 @@ def test_the_rate_rises_and_falls_by_the_steps_taken(recipe: Callable[..., Recip
         factor = (taken + 1) / 2 if taken < 2 else (3 * 2 - taken) / (3 * 2 - 2)
         assert row["learning_rate"] == pytest.approx(1e-4 * factor, abs=1e-12)
     assert taken > 2
+    with pytest.raises(DataError, match="grpo.rounds"):  # more rounds would be other rates for those that were run
+        entry.run("grpo", recipe("grpo.rounds=4", *settings))
 
 
 def test_a_run_does_not_go_on_under_another_recipe(recipe: Callable[..., Recipe]) -> None:
