@@ -103,7 +103,7 @@ def test_the_rate_rises_and_falls_by_the_steps_taken(recipe: Callable[..., Recip
         factor = (taken + 1) / 2 if taken < 2 else (3 * 2 - taken) / (3 * 2 - 2)
         assert row["learning_rate"] == pytest.approx(1e-4 * factor, abs=1e-12)
     assert taken > 2
-    with pytest.raises(DataError, match="grpo.rounds"):  # more rounds would be other rates for those that were run
+    with pytest.raises(DataError, match=r"grpo\.rounds"):  # more rounds would be other rates for those that were run
         entry.run("grpo", recipe("grpo.rounds=4", *settings))
 
 
