@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import write_result
-from writer_rl import checkpoint, entry
+from benchmarks.results import RESULTS, write_result
+from writer_rl import checkpoint, entry, whole
 from writer_rl.cases import load_cases
 from writer_rl.evaluation import command
 from writer_rl.evaluation.evaluate import evaluate
 from writer_rl.evaluation.rows import read_rows
-from writer_rl.evaluation.statistics import paired_difference
-from writer_rl.evaluation.summary import by_network, measure, table
+from writer_rl.evaluation.summary import LABELS, MEASURES, Row, difference, measure, table
 from writer_rl.evaluation.writers import checkpoint_writer, empty_writer, teacher_writer
 from writer_rl.logbook import read_lines, write_lines
 from writer_rl.recipe import Recipe, load
@@ -30,6 +30,7 @@ from writer_rl.selection import selected
 
 ARMS = ("sft", "r1", "sft_more", "valid_only")
 FIXED = ("teacher", "empty")
+PAIRS = (("sft", "r1"), ("sft_more", "r1"), ("valid_only", "r1"), ("sft", "sft_more"), ("sft", "valid_only"))
 BASELINES = ("s1", "full")  # the messages alone: retrieved, and whole
 RECIPE = "recipes/learning.yaml"
 COMMAND = "python -m benchmarks.learning --seed 0 (1, 2), then --merge"
@@ -103,10 +104,7 @@ def merge(seeds: list[int]) -> None:
         value = measure(by_seed[seed], arm, "accuracy")
         return None if value is None else value.mean
 
-    def gain(first: str, second: str) -> Any:
-        return paired_difference(by_network(rows, first, "accuracy"), by_network(rows, second, "accuracy"))
-
-    over_sft, over_more = gain("sft", "r1"), gain("sft_more", "r1")
+    over_sft, over_more = (difference(rows, first, "r1", "accuracy") for first in ("sft", "sft_more"))
     teacher, r1 = accuracy(seeds[0], "teacher"), measure(rows, "r1", "accuracy")
     assert teacher is not None and r1 is not None
     result: dict[str, Any] = {
@@ -123,10 +121,40 @@ def merge(seeds: list[int]) -> None:
         "r1_over_teacher": r1.mean / teacher,
         "pipeline_id": sorted({row["pipeline_id"] for row in rows}),
     }
-    text = "\n\n".join([table(rows, (*ARMS, *FIXED, *BASELINES)), "Offline roles: deterministic and lexical."])
+    text = "\n\n".join(
+        [
+            f"{result['networks']} unseen networks, {result['questions']} questions, {len(seeds)} training seeds, two sampled "
+            "memories each. Mean [95 % interval]: networks are resampled, seeds pooled within a network. Offline roles: "
+            "deterministic and lexical. What was tried, and why the gain is what it is: [learning](../learning.md).",
+            table(rows, (*ARMS, *FIXED, *BASELINES)),
+            pairs(rows),
+            per_seed(by_seed),
+            "![SFT loss, reward and its parts, KL, share of positions with a signal; seed 0](learning.png)",
+        ]
+    )
+    whole.draw(recipe_of(seeds[0], "main"), RESULTS / "learning.png")
     write_result(
         "learning", "GRPO against SFT, SFT continued and validity alone, on unseen gym networks", result, text, COMMAND
     )
+
+
+def pairs(rows: Sequence[Row]) -> str:
+    """Paired differences of the arms in every measure, as a Markdown table."""
+    lines = ["| paired | " + " | ".join(LABELS[name] for name in MEASURES) + " |", "|---" * (len(MEASURES) + 1) + "|"]
+    for first, second in PAIRS:
+        found = (difference(rows, first, second, name) for name in MEASURES)
+        cells = (f"{one.mean:+.3f} [{one.low:+.3f}, {one.high:+.3f}]" for one in found)
+        lines.append(f"| {second} - {first} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def per_seed(by_seed: Mapping[int, Sequence[Row]]) -> str:
+    """QA accuracy of every arm in each seed, as a Markdown table."""
+    lines = ["| QA accuracy | " + " | ".join(ARMS) + " |", "|---" * (len(ARMS) + 1) + "|"]
+    for seed, rows in by_seed.items():
+        found = (measure(rows, arm, "accuracy") for arm in ARMS)
+        lines.append(f"| seed {seed} | " + " | ".join(f"{one.mean:.3f}" if one else "" for one in found) + " |")
+    return "\n".join(lines)
 
 
 def main() -> None:
