@@ -27,6 +27,7 @@ from writer_rl.logbook import read_lines, write_lines
 from writer_rl.recipe import Recipe, load
 from writer_rl.runtime import Runtime
 from writer_rl.selection import selected
+from writer_rl.watch import TrainingStopped
 
 ARMS = ("sft", "r1", "sft_more", "valid_only")
 FIXED = ("teacher", "empty")
@@ -47,7 +48,10 @@ def train(seed: int) -> dict[str, Path]:
     start = selected(main.folder / "sft")
     entry.run("grpo", main)
     valid = recipe_of(seed, "valid_only", f"grpo.init_from={start}", "grpo.reward.w_mem=0", "grpo.reward.w_qa=0")
-    entry.run("grpo", valid)
+    try:
+        entry.run("grpo", valid)
+    except TrainingStopped as stopped:  # few positions keep a signal, and they soon spend the KL that the gate allows
+        print(f"valid_only: {stopped}")  # what it saved last is the arm
     more = recipe_of(seed, "sft_more", f"sft.init_from={start}", f"sft.epochs={more_epochs(main)}", "sft.schedule=constant")
     entry.run("sft", more)
     found = {"r1": checkpoint.latest(main.folder / "grpo"), "valid_only": checkpoint.latest(valid.folder / "grpo")}
