@@ -214,7 +214,8 @@ def main() -> None:
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as scratch:
         result = measure(make_tiny(Path(scratch) / "tiny"), given.repeats)
-    write_result("update_bench", "The update's speed and memory", result, page(result), COMMAND)
+    command = COMMAND if given.repeats == REPEATS else f"{COMMAND} --repeats {given.repeats}"
+    write_result("update_bench", "The update's speed and memory", result, page(result), command)
 
 
 if __name__ == "__main__":
