@@ -2,6 +2,7 @@
 
     python -m benchmarks.reward_ablations                                   # recipes/learning.yaml, resumable
     python -m benchmarks.reward_ablations --recipe RECIPE grpo.rounds=10    # any recipe, any override
+    python -m benchmarks.reward_ablations grpo.init_from=CHECKPOINT         # from an SFT checkpoint that is there
 
 The arms are those of `writer_rl/evaluation/reward_ablations.py`; the weights that stay keep their values.
 """
@@ -13,36 +14,45 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import RESULTS, write_result
-from writer_rl import entry
+from writer_rl import checkpoint, entry
 from writer_rl.evaluation import command
 from writer_rl.evaluation.accuracy import accuracy, compare
 from writer_rl.evaluation.reward_ablations import OVERRIDES, ablation_table, overrides
 from writer_rl.evaluation.rows import Row, read_rows
 from writer_rl.recipe import Recipe, load
 from writer_rl.selection import selected
+from writer_rl.watch import TrainingStopped
 
 WRITER = "r1"
 
 
 def trained(path: str, settings: list[str]) -> dict[str, tuple[Recipe, str]]:
-    """Train every arm, all from the SFT checkpoint of the first; ablation -> its recipe and checkpoint."""
+    """Train every arm, all from the given SFT checkpoint, or the first one's; ablation -> its recipe and checkpoint."""
     base = load(path, settings)
-    first = load(path, [*settings, *overrides("full", base.run)])
-    entry.run("sft", first)
-    start = selected(first.folder / "sft")
+    start = base.grpo.init_from
+    if start is None:
+        first = load(path, [*settings, *overrides("full", base.run)])
+        entry.run("sft", first)
+        start = str(selected(first.folder / "sft"))
     found = {}
     for name in OVERRIDES:
         recipe = load(path, [*settings, *overrides(name, base.run), f"grpo.init_from={start}"])
-        found[name] = (recipe, entry.run("grpo", recipe))
+        try:
+            entry.run("grpo", recipe)
+        except TrainingStopped as stopped:  # by the KL gate: what was saved last is the arm
+            print(f"{name}: {stopped}")
+        last = checkpoint.latest(recipe.folder / "grpo")
+        assert last is not None
+        found[name] = (recipe, str(last))
     return found
 
 
 def asked(arms: dict[str, tuple[Recipe, str]]) -> dict[str, list[Row]]:
     """ablation -> rows of its Writer on the evaluation side; what was asked before is not asked again."""
     rows = {}
-    for name, (recipe, checkpoint) in arms.items():
-        folder = recipe.folder / "eval" / Path(checkpoint).name
-        command.run(recipe, command.Choice(((WRITER, f"checkpoint:{checkpoint}"),), ask="off"), folder)
+    for name, (recipe, trained_to) in arms.items():
+        folder = recipe.folder / "eval" / Path(trained_to).name
+        command.run(recipe, command.Choice(((WRITER, f"checkpoint:{trained_to}"),), ask="off"), folder)
         rows[name] = read_rows(folder / "rows.jsonl")
     return rows
 
