@@ -1,16 +1,16 @@
 """The estimates of `writer-rl validate` against what CPU runs measured.
 
-accelerate launch train_sft.py recipes/social_cpu.yaml
-accelerate launch train_grpo.py recipes/social_cpu.yaml
-python -m benchmarks.estimates         # docs/results/estimates.md and .json
+python -m benchmarks.learning --seed 0                                     # or any run with both phases
+python -m benchmarks.estimates recipes/learning.yaml run=learning-0-main    # docs/results/estimates.md and .json
 
-Tokens and seconds are those of that run; memory is measured here, on one update of a random Qwen2, as the growth of the
+Tokens and seconds are those of the run; memory is measured here, on one update of a random Qwen2, as the growth of the
 process's peak over what it held with the libraries alone.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,21 @@ from writer_rl.estimates import DEVICES, RUNTIME, Setting, Shape, memory
 from writer_rl.logbook import read_lines
 from writer_rl.optimizer import build_optimizer, build_scheduler
 from writer_rl.policy import Policy, reference_of
-from writer_rl.recipe import load
+from writer_rl.recipe import Recipe, load
 from writer_rl.runtime import model_path
 from writer_rl.update import UpdateConfig, update
 from writer_rl.workload import seconds, setting_of, work_of, written
 
 COMMAND = "python -m benchmarks.estimates"
+DEFAULT = ["recipes/learning.yaml", "run=learning-0-main"]
 SIZES = {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 6, "vocab_size": 16000}
 SAMPLES, PROMPT, COMPLETION = 4, 384, 128
 
 
 def main() -> None:
-    rows = [*of_a_run(), *of_an_update()]
+    path, *settings = sys.argv[1:] or DEFAULT
+    recipe = load(path, settings)
+    rows = [*of_a_run(recipe), *of_an_update()]
     text = "\n".join(
         [
             "`ratio` is estimated / measured.",
@@ -49,20 +52,21 @@ def main() -> None:
             "|---|---|---|---|",
             *(f"| {row['what']} | {row['estimated']:.4g} | {row['measured']:.4g} | {row['ratio']:.2f} |" for row in rows),
             "",
-            "Tokens and seconds: SmolLM2-135M on the ten real networks (recipes/social_cpu.yaml); it shared its machine, so "
-            "its seconds are too many. Memory: one fp32 update of a random Qwen2 of 8 M parameters, 4 samples of 512 tokens.",
+            f"Tokens and seconds: all of the run `{recipe.run}` of {path}; evaluation, loading and saving are in neither. The "
+            "estimate is for two quiet cores: a run on one thread, or beside others, takes longer. Memory: one fp32 "
+            "update of a random Qwen2 of 8 M parameters, 4 samples of 512 tokens.",
         ]
     )
-    write_result("estimates", "Estimates before launch against measured runs", {"rows": rows}, text, COMMAND)
+    command = " ".join([COMMAND, path, *settings])
+    write_result("estimates", "Estimates before launch against measured runs", {"rows": rows}, text, command)
 
 
 def row(what: str, estimated: float, measured: float) -> dict[str, Any]:
     return {"what": what, "estimated": estimated, "measured": measured, "ratio": estimated / measured}
 
 
-def of_a_run() -> list[dict[str, Any]]:
-    """Tokens and seconds of recipes/social_cpu.yaml."""
-    recipe = load("recipes/social_cpu.yaml")
+def of_a_run(recipe: Recipe) -> list[dict[str, Any]]:
+    """Tokens and seconds of a recipe that was run."""
     folder = Path(str(model_path(recipe)))
     prompt = WriterPrompt(recipe.writer.prompt, AutoTokenizer.from_pretrained(folder))
     embedder = load_embedder(recipe.pipeline.embedder)
@@ -73,14 +77,20 @@ def of_a_run() -> list[dict[str, Any]]:
     steps, rounds = (read_lines(recipe.folder / f"metrics-{phase}.jsonl") for phase in ("sft", "grpo"))
     work, setting = work_of(recipe, train), setting_of(recipe, train, bf16=False)
     spent = seconds(work, shape, setting, DEVICES["cpu"], 0, 1)
-    generated = sum(one["completions/mean_length"] * one["update/kept_samples"] for one in rounds)
+    samples = [one["update/kept_samples"] + one["update/dropped_samples"] for one in rounds]
+    generated = sum(one["completions/mean_length"] * count for one, count in zip(rounds, samples, strict=True))
+
+    def spent_in(key: str) -> float:
+        return sum(one[key] for one in rounds)
+
     return [
         row("SFT tokens", work.sft_tokens, sum(one["num_tokens"] for one in steps)),
-        row("GRPO tokens in updates, completions as long as the teacher's", work.grpo_tokens, rounds[0]["num_tokens"]),
+        row("GRPO tokens in updates, completions as long as the teacher's", work.grpo_tokens, spent_in("num_tokens")),
+        row("generated tokens, completions as long as the teacher's", work.generated, generated),
         row("generated tokens, were all cut off", work.most_generated, generated),
         row("SFT seconds", spent["sft"], sum(one["time/step"] for one in steps)),
-        row("rollout seconds", spent["rollout"], rounds[0]["time/rollout"]),
-        row("update seconds", spent["update"], rounds[0]["time/update"]),
+        row("rollout seconds", spent["rollout"], spent_in("time/rollout")),
+        row("update seconds", spent["update"], spent_in("time/update")),
     ]
 
 
