@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import RESULTS, write_result
-from writer_rl import checkpoint, entry, whole
+from benchmarks.training import grpo
+from writer_rl import entry, whole
 from writer_rl.cases import load_cases
 from writer_rl.evaluation import command
 from writer_rl.evaluation.evaluate import evaluate
@@ -27,7 +28,6 @@ from writer_rl.logbook import read_lines, write_lines
 from writer_rl.recipe import Recipe, load
 from writer_rl.runtime import Runtime
 from writer_rl.selection import selected
-from writer_rl.watch import TrainingStopped
 
 ARMS = ("sft", "r1", "sft_more", "valid_only")
 FIXED = ("teacher", "empty")
@@ -46,17 +46,13 @@ def train(seed: int) -> dict[str, Path]:
     main = recipe_of(seed, "main")
     entry.run("sft", main)
     start = selected(main.folder / "sft")
-    entry.run("grpo", main)
+    r1 = grpo(main)
     valid = recipe_of(seed, "valid_only", f"grpo.init_from={start}", "grpo.reward.w_mem=0", "grpo.reward.w_qa=0")
-    try:
-        entry.run("grpo", valid)
-    except TrainingStopped as stopped:  # few positions keep a signal, and they soon spend the KL that the gate allows
-        print(f"valid_only: {stopped}")  # what it saved last is the arm
+    valid_only = grpo(valid)  # few positions keep a signal, and they soon spend the KL that the gate allows
     more = recipe_of(seed, "sft_more", f"sft.init_from={start}", f"sft.epochs={more_epochs(main)}", "sft.schedule=constant")
     entry.run("sft", more)
-    found = {"r1": checkpoint.latest(main.folder / "grpo"), "valid_only": checkpoint.latest(valid.folder / "grpo")}
-    assert found["r1"] is not None and found["valid_only"] is not None
-    return {"sft": start, "sft_more": selected(more.folder / "sft"), "r1": found["r1"], "valid_only": found["valid_only"]}
+    trained = {"sft_more": selected(more.folder / "sft"), "r1": Path(r1), "valid_only": Path(valid_only)}
+    return {"sft": start, **trained}
 
 
 def more_epochs(recipe: Recipe) -> int:
