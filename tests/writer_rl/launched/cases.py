@@ -37,7 +37,7 @@ LENGTHS = [(9, 5), (3, 11), (20, 2), (4, 7), (6, 6), (12, 3), (5, 9), (8, 4)]
 ADVANTAGES = {key(g): value for g, value in enumerate([1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, -1.5])}
 CONFIG = UpdateConfig(micro_batch_tokens=40, kl_gate=1e9)
 DECAY = 0.01
-LR = 1e-3
+LR = 3e-4  # Adam turns rounding of the smallest gradients into steps: what a rate leaves of it must stay below 1e-5
 
 
 @dataclass
