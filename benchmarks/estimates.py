@@ -1,6 +1,6 @@
 """The estimates of `writer-rl validate` against what CPU runs measured.
 
-python -m benchmarks.learning --seed 0                                     # or any run with both phases
+python -m benchmarks.learning learning --seed 0                                     # or any run with both phases
 python -m benchmarks.estimates recipes/learning.yaml run=learning-0-main    # docs/results/estimates.md and .json
 
 Tokens and seconds are those of the run; memory is measured here, on one update of a random Qwen2, as the growth of the

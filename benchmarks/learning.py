@@ -1,8 +1,9 @@
 """Does GRPO make the Writer better on networks it has never seen? Four arms a seed, then one look at the test side.
 
-    python -m benchmarks.learning --seed 0     # resumable; once a seed (0, 1, 2)
-    python -m benchmarks.learning --merge      # docs/results/learning.md and .json from all seeds
+    python -m benchmarks.learning learning --seed 0   # resumable; once a seed (0, 1, 2)
+    python -m benchmarks.learning learning --merge    # docs/results/learning.md, .json and .png from all seeds
 
+The first word names the recipe and the result: `learning` (the embedded base) or `learning_smollm2` (the second model).
 Arms: sft (its best dev epoch), r1 (GRPO from it), sft_more (SFT continued with r1's compute, its best dev epoch),
 valid_only (GRPO with the validity reward alone). All are asked through the same frozen pipeline.
 """
@@ -33,23 +34,24 @@ ARMS = ("sft", "r1", "sft_more", "valid_only")
 FIXED = ("teacher", "empty")
 PAIRS = (("sft", "r1"), ("sft_more", "r1"), ("valid_only", "r1"), ("sft", "sft_more"), ("sft", "valid_only"))
 BASELINES = ("s1", "full")  # the messages alone: retrieved, and whole
-RECIPE = "recipes/learning.yaml"
-COMMAND = "python -m benchmarks.learning --seed 0 (1, 2), then --merge"
+MODELS = {"learning": "the embedded base", "learning_smollm2": "SmolLM2-135M"}
 
 
-def recipe_of(seed: int, arm: str, *overrides: str) -> Recipe:
-    return load(RECIPE, [f"seed={seed}", f"run=learning-{seed}-{arm}", *overrides])
+def recipe_of(name: str, seed: int, arm: str, *overrides: str) -> Recipe:
+    return load(f"recipes/{name}.yaml", [f"seed={seed}", f"run={name}-{seed}-{arm}", *overrides])
 
 
-def train(seed: int) -> dict[str, Path]:
+def train(name: str, seed: int) -> dict[str, Path]:
     """Train every arm of a seed; what is done already is kept. Returns the checkpoint of each."""
-    main = recipe_of(seed, "main")
+    main = recipe_of(name, seed, "main")
     entry.run("sft", main)
     start = selected(main.folder / "sft")
     r1 = grpo(main)
-    valid = recipe_of(seed, "valid_only", f"grpo.init_from={start}", "grpo.reward.w_mem=0", "grpo.reward.w_qa=0")
+    valid = recipe_of(name, seed, "valid_only", f"grpo.init_from={start}", "grpo.reward.w_mem=0", "grpo.reward.w_qa=0")
     valid_only = grpo(valid)  # few positions keep a signal, and they soon spend the KL that the gate allows
-    more = recipe_of(seed, "sft_more", f"sft.init_from={start}", f"sft.epochs={more_epochs(main)}", "sft.schedule=constant")
+    more = recipe_of(
+        name, seed, "sft_more", f"sft.init_from={start}", f"sft.epochs={more_epochs(main)}", "sft.schedule=constant"
+    )
     entry.run("sft", more)
     trained = {"sft_more": selected(more.folder / "sft"), "r1": Path(r1), "valid_only": Path(valid_only)}
     return {"sft": start, **trained}
@@ -70,9 +72,9 @@ def more_epochs(recipe: Recipe) -> int:
     return max(1, math.ceil(spent / an_epoch))
 
 
-def look(seed: int, folders: dict[str, Path]) -> list[dict[str, Any]]:
+def look(name: str, seed: int, folders: dict[str, Path]) -> list[dict[str, Any]]:
     """Rows of every arm on the test side; teacher and empty with the first seed. Arms that have rows are not asked again."""
-    recipe = recipe_of(seed, "main")
+    recipe = recipe_of(name, seed, "main")
     path = recipe.folder / "eval" / "rows.jsonl"
     rows = read_lines(path)
     runtime = Runtime.of(recipe)
@@ -87,18 +89,18 @@ def look(seed: int, folders: dict[str, Path]) -> list[dict[str, Any]]:
             writer = teacher_writer(cases, prompt) if arm == "teacher" else empty_writer(prompt)
         rows += evaluate(runtime, writer, cases, recipe.eval.seeds)
         write_lines(path, rows)
-    if seed == 0 and not any(row["writer"] == name for name in BASELINES for row in rows):
+    if seed == 0 and not any(row["writer"] in BASELINES for row in rows):
         beside = recipe.folder / "eval" / "baselines"
-        command.run(recipe, command.Choice(tuple((name, name) for name in BASELINES), ask="off"), beside)
+        command.run(recipe, command.Choice(tuple((one, one) for one in BASELINES), ask="off"), beside)
         rows += read_rows(beside / "rows.jsonl")
         write_lines(path, rows)
     return rows
 
 
-def merge(seeds: list[int]) -> None:
+def merge(name: str, seeds: list[int]) -> None:
     """All seeds in one result. Networks are resampled; seeds of an arm are pooled within a network."""
-    rows = [row for seed in seeds for row in read_lines(recipe_of(seed, "main").folder / "eval" / "rows.jsonl")]
-    by_seed = {seed: read_lines(recipe_of(seed, "main").folder / "eval" / "rows.jsonl") for seed in seeds}
+    by_seed = {seed: read_lines(recipe_of(name, seed, "main").folder / "eval" / "rows.jsonl") for seed in seeds}
+    rows = [row for of_seed in by_seed.values() for row in of_seed]
 
     def accuracy(seed: int, arm: str) -> float | None:
         value = measure(by_seed[seed], arm, "accuracy")
@@ -123,19 +125,19 @@ def merge(seeds: list[int]) -> None:
     }
     text = "\n\n".join(
         [
-            f"{result['networks']} unseen networks, {result['questions']} questions, {len(seeds)} training seeds, two sampled "
-            "memories each. Mean [95 % interval]: networks are resampled, seeds pooled within a network. Offline roles: "
-            "deterministic and lexical. What was tried, and why the gain is what it is: [learning](../learning.md).",
+            f"{result['networks']} unseen networks, {result['questions']} questions, training seeds "
+            f"{', '.join(map(str, seeds))}, two sampled memories each. Mean [95 % interval]: networks are resampled, seeds "
+            "pooled within a network. Offline roles: deterministic and lexical. What was tried, and why the gain is what it "
+            "is: [learning](../learning.md).",
             table(rows, (*ARMS, *FIXED, *BASELINES)),
             pairs(rows),
             per_seed(by_seed),
-            "![SFT loss, reward and its parts, KL, share of positions with a signal; seed 0](learning.png)",
+            f"![SFT loss, reward and its parts, KL, share of positions with a signal; seed {seeds[0]}]({name}.png)",
         ]
     )
-    whole.draw(recipe_of(seeds[0], "main"), RESULTS / "learning.png")
-    write_result(
-        "learning", "GRPO against SFT, SFT continued and validity alone, on unseen gym networks", result, text, COMMAND
-    )
+    whole.draw(recipe_of(name, seeds[0], "main"), RESULTS / f"{name}.png")
+    title = f"GRPO against SFT, SFT continued and validity alone, on unseen gym networks: {MODELS[name]}"
+    write_result(name, title, result, text, f"python -m benchmarks.learning {name} --seed {seeds[0]}, ..., then --merge")
 
 
 def pairs(rows: Sequence[Row]) -> str:
@@ -159,14 +161,18 @@ def per_seed(by_seed: Mapping[int, Sequence[Row]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=list(MODELS))
     parser.add_argument("--seed", type=int)
     parser.add_argument("--merge", action="store_true")
     arguments = parser.parse_args()
+    name, seed = arguments.name, arguments.seed
     if arguments.merge:
-        done = sorted(int(path.parts[-3].split("-")[1]) for path in Path("checkpoints").glob("learning-*-main/eval/rows.jsonl"))
-        merge(done)
+        done = Path("checkpoints").glob(f"{name}-[0-9]*-main/eval/rows.jsonl")
+        merge(name, sorted(int(path.parts[-3].split("-")[1]) for path in done))
+    elif seed is None:
+        parser.error("give --seed N, or --merge")
     else:
-        look(arguments.seed, train(arguments.seed))
+        look(name, seed, train(name, seed))
 
 
 if __name__ == "__main__":
