@@ -22,7 +22,7 @@ from writer_rl import entry, whole
 from writer_rl.cases import load_cases
 from writer_rl.evaluation import command
 from writer_rl.evaluation.evaluate import evaluate
-from writer_rl.evaluation.rows import read_rows
+from writer_rl.evaluation.rows import latest_rows
 from writer_rl.evaluation.summary import LABELS, MEASURES, Row, difference, measure, table
 from writer_rl.evaluation.writers import checkpoint_writer, empty_writer, teacher_writer
 from writer_rl.logbook import read_lines, write_lines
@@ -92,7 +92,7 @@ def look(name: str, seed: int, folders: dict[str, Path]) -> list[dict[str, Any]]
     if seed == 0 and not any(row["writer"] in BASELINES for row in rows):
         beside = recipe.folder / "eval" / "baselines"
         command.run(recipe, command.Choice(tuple((one, one) for one in BASELINES), ask="off"), beside)
-        rows += read_rows(beside / "rows.jsonl")
+        rows += latest_rows(beside / "rows.jsonl")
         write_lines(path, rows)
     return rows
 

@@ -11,7 +11,7 @@ import time
 from benchmarks.results import RESULTS, write_result
 from data.network import DataError
 from writer_rl import whole
-from writer_rl.evaluation.rows import read_rows
+from writer_rl.evaluation.rows import latest_rows
 from writer_rl.recipe import load
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     begun = time.monotonic()
     folder = whole.run(recipe)
     minutes = (time.monotonic() - begun) / 60
-    rows = read_rows(folder / "rows.jsonl")
+    rows = latest_rows(folder / "rows.jsonl")
     shutil.copy(folder / "curves.png", RESULTS / "quickstart.png")
     text = (
         f"{whole.page(recipe, rows)}\nWall clock: {minutes:.1f} minutes, set-up not counted.\n\n"

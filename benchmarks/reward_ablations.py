@@ -19,7 +19,7 @@ from writer_rl import entry
 from writer_rl.evaluation import command
 from writer_rl.evaluation.accuracy import accuracy, compare
 from writer_rl.evaluation.reward_ablations import OVERRIDES, ablation_table, overrides
-from writer_rl.evaluation.rows import Row, read_rows
+from writer_rl.evaluation.rows import Row, latest_rows
 from writer_rl.recipe import Recipe, load
 from writer_rl.selection import selected
 
@@ -47,7 +47,7 @@ def asked(arms: dict[str, tuple[Recipe, str]]) -> dict[str, list[Row]]:
     for name, (recipe, trained_to) in arms.items():
         folder = recipe.folder / "eval" / Path(trained_to).name
         command.run(recipe, command.Choice(((WRITER, f"checkpoint:{trained_to}"),), ask="off"), folder)
-        rows[name] = read_rows(folder / "rows.jsonl")
+        rows[name] = latest_rows(folder / "rows.jsonl")
     return rows
 
 

@@ -3,5 +3,5 @@
 import os
 
 # MKL multiplies small matrices by another kernel than large ones, and a text's vector then depends on its batch in the last
-# bits (seen on AVX-512 without AMX). Strict reproducibility gives the same bytes at every size; it is read at the first product.
+# bits (seen on AVX-512 without AMX). In its strict mode, read at the first product, the bytes are the same at every size.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")

@@ -8,7 +8,7 @@ from typing import Any
 
 from writer_rl.contract import Contract
 from writer_rl.evaluation.accuracy import UnjudgedQuestions
-from writer_rl.evaluation.rows import Row, read_rows
+from writer_rl.evaluation.rows import Row, latest_rows
 from writer_rl.evaluation.summary import table
 from writer_rl.recipe import Recipe
 from writer_rl.vllm_server import command_line
@@ -88,7 +88,7 @@ def measured(weights: str, checkpoint: Path, state: Mapping[str, Any]) -> list[s
     run = checkpoint.parent.parent
     parts = []
     for path in sorted(run.glob("eval/**/rows.jsonl")):
-        text = _evaluation(read_rows(path), f"checkpoint:{weights[:16]}")
+        text = _evaluation(latest_rows(path), f"checkpoint:{weights[:16]}")
         if text:
             parts.append(f"Evaluation `{path.parent.relative_to(run)}` (mean [95 % interval over networks]):\n\n{text}")
     judged = [row for row in state.get("table", []) if row["checkpoint"] == checkpoint.name]

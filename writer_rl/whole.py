@@ -9,7 +9,7 @@ from typing import Any
 
 from writer_rl import checkpoint, entry
 from writer_rl.evaluation import command
-from writer_rl.evaluation.rows import Row, read_rows
+from writer_rl.evaluation.rows import Row, latest_rows
 from writer_rl.evaluation.summary import difference, measure, table
 from writer_rl.logbook import read_lines
 from writer_rl.recipe import Recipe, RecipeError
@@ -27,7 +27,7 @@ def run(recipe: Recipe) -> Path:
     entry.run("sft", recipe)
     entry.run("grpo", recipe)
     folder = evaluate(recipe)
-    rows = read_rows(folder / "rows.jsonl")
+    rows = latest_rows(folder / "rows.jsonl")
     summary = folder / "summary.md"
     summary.write_text(page(recipe, rows), "utf-8")
     (folder / "summary.json").write_text(json.dumps(results(rows), indent=1) + "\n", "utf-8")

@@ -48,12 +48,14 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Completion:
     """Sampled tokens, the turn-end token included when finish_reason is `stop`. `logprobs` are raw (untempered, not
-    renormalised by top-p) and for diagnostics only. Shapes [K]."""
+    renormalised by top-p) and for diagnostics only. Shapes [K]. `usage` holds the tokens (prompt, completion) that an
+    interface counted, where the model behind it has a tokenizer of its own."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: FinishReason
     weights_version: int
+    usage: tuple[int, int] | None = None
 
 
 class EngineError(DataError):

@@ -147,17 +147,20 @@ class Client:
 
     def _usable(self, call: ChatCall, answered: Answered, read: Callable[[str], Any]) -> Reply:
         """The reply, if it is one that may be cached and scored; else MissingReply."""
+        reply = answered.reply
+        tokens = (reply.prompt_tokens, reply.completion_tokens)
         if answered.refusal:
-            raise MissingReply(MissingKind.REFUSAL, call.stage, "the model declined or a content filter stopped it")
+            detail = "the model declined or a content filter stopped it"
+            raise MissingReply(MissingKind.REFUSAL, call.stage, detail, tokens)
         if answered.finish_reason == "length":
-            raise MissingReply(MissingKind.CUT_OFF, call.stage, f"the reply reached {call.max_tokens} tokens")
-        if not answered.reply.text.strip():
-            raise MissingReply(MissingKind.EMPTY, call.stage, "the reply is empty")
+            raise MissingReply(MissingKind.CUT_OFF, call.stage, f"the reply reached {call.max_tokens} tokens", tokens)
+        if not reply.text.strip():
+            raise MissingReply(MissingKind.EMPTY, call.stage, "the reply is empty", tokens)
         try:
-            read(answered.reply.text)
+            read(reply.text)
         except Unparsable as error:
-            raise MissingReply(MissingKind.UNPARSABLE, call.stage, str(error)) from error
-        return answered.reply
+            raise MissingReply(MissingKind.UNPARSABLE, call.stage, str(error), tokens) from error
+        return reply
 
     def _wait(self, key: str, attempt: int, retry_after: float | None) -> float:
         """Seconds before the next attempt: the server's wish, else doubling backoff spread by 0.5 to 1.5 by the key

@@ -19,13 +19,15 @@ class MissingKind(StrEnum):
 
 
 class MissingReply(Exception):
-    """A call that gave no usable reply. Never cached, never scored: what depends on it is *missing*."""
+    """A call that gave no usable reply. Never cached, never scored: what depends on it is *missing*. `tokens` (prompt,
+    completion) are those of the last reply, where one came."""
 
-    def __init__(self, kind: MissingKind, stage: str, detail: str) -> None:
+    def __init__(self, kind: MissingKind, stage: str, detail: str, tokens: tuple[int, int] = (0, 0)) -> None:
         super().__init__(f"{stage}: {kind.value}: {detail}")
         self.kind = kind
         self.stage = stage
         self.detail = detail
+        self.tokens = tokens
 
 
 class Unparsable(ValueError):

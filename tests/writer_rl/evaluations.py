@@ -94,6 +94,7 @@ def question_row(writer: str, network: str, question: str, verdict: str, seed: i
         "without_evidence": False,
         "calls": [],
         "budgets": [40, 10, 2, 1],
+        "ask": False,
         "pipeline_id": "p" * 64,
         "offline": True,
         **more,

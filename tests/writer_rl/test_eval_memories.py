@@ -13,10 +13,11 @@ from data.memory.state import State
 from data.network import Question
 from rollout.llm.cache import Reply
 from rollout.llm.client import Client, ClientConfig
-from rollout.llm.provider import Answered, ChatCall
-from tests.writer_rl.evaluations import small_recipe
+from rollout.llm.provider import Answered, ChatCall, Transient
+from tests.writer_rl.evaluations import question_row, small_recipe
 from writer_rl.evaluation.attribution import attribution, coverage
-from writer_rl.evaluation.partial import partial_score
+from writer_rl.evaluation.partial import lacks_score, partial_score
+from writer_rl.evaluation.usage import usage
 from writer_rl.runtime import Runtime
 
 
@@ -69,6 +70,10 @@ def runtime(tmp_path: Path, judge: str, client: Client) -> Runtime:
     return replace(made, client=client, recipe=made.recipe.model_copy(update={"pipeline": pipeline}))
 
 
+async def unreachable(call: ChatCall, deadline: float) -> Answered:
+    raise Transient("HTTP 503")
+
+
 def test_partial_scores_are_letters_offline_words_or_the_rubric(tmp_path: Path) -> None:
     seen: list[str] = []
 
@@ -85,14 +90,21 @@ def test_partial_scores_are_letters_offline_words_or_the_rubric(tmp_path: Path) 
     plain = Question("q2", "what?", "red bicycles everywhere", "Q4", "long_form", extra=extra)
 
     def score(made: Runtime, question: Question, answer: str, benchmark: str = "socialmem") -> float | None:
-        return asyncio.run(partial_score(made, benchmark, question, answer))
+        return asyncio.run(partial_score(made, benchmark, question, answer)).score
 
     assert (score(offline, choice, "B"), score(judged, choice, "C) x")) == (1.0, 0.0)
     assert seen == []
     assert score(offline, plain, "many red bicycles") == pytest.approx(2 / 3)
     assert score(offline, plain, "not mentioned") == 0.0
-    assert score(judged, plain, "red") == 0.5
+    partial = asyncio.run(partial_score(judged, "socialmem", plain, "red"))
+    call = partial.fields([{"role": "judge"}])["calls"][1]
+    assert (partial.score, call["role"], call["prompt_tokens"], call["completion_tokens"]) == (0.5, "score", 21, 7)
+    assert usage([question_row("a", "n", "q2", "correct", calls=[call])], "a").total == 0  # judging is no cost of the system
     assert "KIND Q4" in seen[0] and "Cléo" in seen[0]
+    down = runtime(tmp_path, "litellm:test/judge", Client(ClientConfig(retries=0), unreachable))
+    row = {"benchmark": "socialmem", "answer": "red"} | asyncio.run(partial_score(down, "socialmem", plain, "red")).fields([])
+    assert row["score"] is None and lacks_score(row)  # asked again when the evaluation goes on
+    assert not lacks_score(row | {"answer": ""}) and not lacks_score(row | {"benchmark": "gym"})
     assert score(judged, plain, "") is None
     assert score(judged, plain, "red", "gym") is None
 

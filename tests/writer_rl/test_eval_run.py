@@ -30,7 +30,7 @@ from writer_rl.evaluation.heldout import check_heldout
 from writer_rl.evaluation.journal import Journal
 from writer_rl.evaluation.llm_writer import ChatPrompt, LLMWriterEngine, bare
 from writer_rl.evaluation.page import page
-from writer_rl.evaluation.rows import Row, RowFile, key, read_rows
+from writer_rl.evaluation.rows import Row, RowFile, key, latest_rows, read_rows
 from writer_rl.evaluation.writers import Writer, empty_writer, teacher_writer
 from writer_rl.runtime import Runtime
 
@@ -77,6 +77,8 @@ def test_outages_change_nothing_judged_and_are_asked_again(runtime: Runtime, cas
     assert set(answers.asked) == down
     assert plain(mended) == wanted
     assert page(mended) == page(stable)
+    assert plain(latest_rows(tmp_path / "rows.jsonl")) == wanted  # readers do not see what was asked again
+    assert len(read_rows(tmp_path / "rows.jsonl")) > len(wanted)
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.77])
@@ -94,6 +96,25 @@ def test_a_killed_evaluation_goes_on_to_the_same_tables(
     before = path.read_bytes()
     evaluate(runtime, oracle(cases), cases, 1, arms, RowFile(path), Journal(tmp_path / "writes.jsonl"))
     assert path.read_bytes() == before  # done: nothing is added
+
+
+def test_asking_both_and_then_on_in_one_file_measures_what_its_gain_needs(runtime: Runtime, cases: list[Case]) -> None:
+    """+ASK is a later arm under `both`, and under `on` the first one, whose rows carry the verdict without records."""
+    asking, file = with_roles(runtime, ask=AskingMore()), RowFile(None)
+    evaluate(asking, oracle(cases), cases[:1], 1, ask_arms(asking, "both"), file)
+    rows = evaluate(asking, oracle(cases), cases[:1], 1, ask_arms(asking, "on"), file)
+    assert all("baseline" in row for row in rows if row["row"] == "question")
+
+
+def test_what_arms_share_is_paid_for_once_and_by_a_row(runtime: Runtime, cases: list[Case]) -> None:
+    arms = [Arm(runtime.pipeline), *ablation_arms(runtime.pipeline, ["no-s1"])]
+    asked = [row for row in evaluate(runtime, oracle(cases), cases[:1], 1, arms) if row["row"] == "question"]
+    for role in ("project", "select"):
+        whole, ablated = (
+            [one["cached"] for row in asked if row["writer"] == label for one in row["calls"] if one["role"] == role]
+            for label in ("oracle", "oracle w/o S1")
+        )
+        assert len(whole) == len(ablated) > 0 and not any(whole) and all(ablated)
 
 
 def test_rows_of_another_memory_are_not_kept(runtime: Runtime, cases: list[Case], tmp_path: Path) -> None:
@@ -229,8 +250,8 @@ def scripted(text: str, finish: str = "stop") -> Client:
     return Client(ClientConfig(retries=0, backoff=0.0), send)
 
 
-def write(client: Client, case: Case) -> tuple[str, str]:
-    """What an LLM Writer says at the first position, and how it ended."""
+def write(client: Client, case: Case) -> tuple[str, str, tuple[int, int] | None]:
+    """What an LLM Writer says at the first position, how it ended, and the tokens that its interface counted."""
     prompt = ChatPrompt.like(plain_prompt())
     view = build_view(case.segments[0], State(), HashEmbedder(), prompt)
     ids = prompt.prompt_ids(view)
@@ -238,14 +259,14 @@ def write(client: Client, case: Case) -> tuple[str, str]:
     assert prompt.messages(ids)[-1][0] == "user"
     request = Request(ids, 7, SamplingParams(), RequestKey(-1, case.network.id, 0, 0, 0))
     completion = asyncio.run(LLMWriterEngine(client, "test/model", prompt).generate(request))
-    return prompt.decode(completion.token_ids), completion.finish_reason
+    return prompt.decode(completion.token_ids), completion.finish_reason, completion.usage
 
 
 def test_an_llm_writer_is_read_through_fences_and_stops_at_an_outage(cases: list[Case]) -> None:
     said = '{"actions": [{"action": "NOOP"}]}'
-    assert write(scripted(f"Here it is:\n```json\n{said}\n```"), cases[0]) == (said, "stop")
-    assert write(scripted("I would rather not"), cases[0]) == ("I would rather not", "stop")
-    assert write(scripted(said[:20], "length"), cases[0]) == ("", "length")
+    assert write(scripted(f"Here it is:\n```json\n{said}\n```"), cases[0]) == (said, "stop", (9, 4))
+    assert write(scripted("I would rather not"), cases[0]) == ("I would rather not", "stop", (9, 4))
+    assert write(scripted(said[:20], "length"), cases[0]) == ("", "length", (9, 4))
     with pytest.raises(DataError, match="no reply"):
         write(scripted("down"), cases[0])
     assert bare('<think>{"a": 1}</think>{"b": "é"}') == '{"b": "é"}'

@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data.socialmem import BENCHMARK
 from tests.writer_rl.evaluations import question_row
-from writer_rl.evaluation.accuracy import accuracy, category_table, compare, controlled_table
+from writer_rl.evaluation.accuracy import accuracy, category_share, category_table, compare, controlled_table
 from writer_rl.evaluation.arms import GRID_K, GRID_TOP_K, grid_suffix
 from writer_rl.evaluation.asking import NoEvidence
 from writer_rl.evaluation.grid import draw_curves, draw_heatmap, grid_cells, grid_table
 from writer_rl.evaluation.memories import evidence_recall, intrinsic, owner_table
 from writer_rl.evaluation.official import official_scores
 from writer_rl.evaluation.page import page, results
+from writer_rl.evaluation.quoted import beside
 from writer_rl.evaluation.reward_ablations import OVERRIDES, ablation_table, overrides
 from writer_rl.evaluation.statistics import mcnemar
 from writer_rl.evaluation.usage import usage, usage_table
@@ -64,6 +66,40 @@ def test_categories_carry_n_and_a_wilson_interval() -> None:
     assert "| gym | Q1 | 10 | 80.0 [49.0, 94.3] |" in category_table(rows, ["a"])
 
 
+def test_seeds_of_a_question_are_no_independent_answers() -> None:
+    rows = [question_row("a", "n", f"q{i}", RIGHT if i < 8 else WRONG, seed, type="Q1") for i in range(10) for seed in range(3)]
+    assert "| gym | Q1 | 10 | 80.0 [49.0, 94.3] |" in category_table(rows, ["a"])
+    rows[0]["verdict"] = WRONG  # one seed of three: 7.67 of 10
+    share, count = category_share(rows, "a")
+    assert (share.mean, count) == (pytest.approx(23 / 30), 10)
+
+
+def test_a_reference_without_a_verdict_has_no_gaps() -> None:
+    rows = [question_row("a", "n", "q1", RIGHT), question_row("b", "n", "q1", "missing")]
+    assert "b, n, q1" in page(rows, "b", allow_unjudged=True)
+    assert "| a | 1/1 | 100.00 | 1 | 100.00 |  |" in controlled_table(rows[:1], ["a"], "b")
+
+
+def test_the_papers_tables_stand_beside_ours_only_under_their_protocol() -> None:
+    asked = [
+        question_row("r1", f"n{n % 10}", f"q{n}", RIGHT, benchmark=BENCHMARK, offline=False, ask=False, score=1.0)
+        for n in range(305)
+    ]
+    table = beside(asked)[0]
+    assert (len(beside(asked)), table.number, table.lines[1][3]) == (1, 3, "68.2")
+    assert "answer DeepSeek-V4-Flash" in table.remark and "ask off" in table.remark
+    assert "| --- |" in page(asked) and "Quoted from Table 3" in page(asked)
+    for change in ({"offline": True}, {"benchmark": "gym"}, {"ask": True}, {"budgets": [5, 5, 6, 1]}):
+        assert beside([row | change for row in asked]) == []
+    assert beside(asked[:-1]) == []
+    locomo = [
+        question_row("r1", "n", f"q{n}", RIGHT, benchmark="locomo", offline=False, type=str(n % 4 + 1)) for n in range(1540)
+    ]
+    adversarial = [row | {"type": "5", "question": f"a{n}"} for n, row in enumerate(locomo[:446])]
+    assert [one.number for one in beside(locomo)] == [4]
+    assert [one.number for one in beside([*locomo, *adversarial])] == [4, 23]
+
+
 def test_unjudged_questions_are_no_wrong_ones() -> None:
     rows = [*three_seeds(), question_row("llm", "b", "q9", "missing", reason="answer outage")]
     with pytest.raises(ValueError, match=r"1 questions have no verdict \(first: llm, network b, question q9: missing"):
@@ -89,7 +125,7 @@ def test_meanq_and_meann_average_seeds_first() -> None:
     found = {one.name: one for one in official_scores(rows, "a")}
     assert found["socialmem MeanQ"].value == pytest.approx((0.75 + 0.25 + 0.0) / 3)
     assert found["socialmem MeanN"].value == pytest.approx((0.5 + 0.0) / 2)
-    assert (found["socialmem MeanQ"].n, found["socialmem MeanN"].interval.low) == (3, 0.0)
+    assert (found["socialmem MeanQ"].n, found["socialmem MeanN"].n, found["socialmem MeanN"].interval.low) == (3, 2, 0.0)
     with pytest.raises(ValueError, match="1 answers have no partial score"):
         official_scores([*rows, scored("m", "q2", 0, None)], "a")
     assert len(official_scores([*rows, scored("m", "q2", 0, None)], "a", allow_unscored=True)) == 2
@@ -153,7 +189,17 @@ def test_intrinsic_scores_count_chains_only_where_there_are_updates() -> None:
     found = intrinsic(rows, "a")
     assert found["final_chain"].mean == 0.5
     assert (found["coverage"].mean, found["least_coverage"].mean) == (0.5, 0.25)
-    assert owner_table(rows, "a").splitlines()[2:] == ["| n | Ben | 0.000 |", "| m | Cléo | 0.500 |", "| n | Ann | 1.000 |"]
+    better = {"row": "memory", "writer": "b", "seed": 0, "network": "n", "coverage": {"Ann": 1.0, "Ben": 0.8}}
+    assert owner_table([*rows, rows[0] | {"seed": 1, "coverage": {"Ben": 0.4}}, better]).splitlines() == [
+        "| Network | Owner | a | b |",
+        "|---|---|---|---|",
+        "| m | Cléo | 0.500 |  |",
+        "| n | Ben | 0.200 | 0.800 |",
+        "| n | Ann | 1.000 | 1.000 |",
+    ]
+    many = rows[0] | {"coverage": {f"o{i:02}": i / 40 for i in range(40)}}
+    assert owner_table([many]).splitlines()[0].startswith("40 owners; the 30 least covered")
+    assert "o29" in owner_table([many]) and "o30" not in owner_table([many])
 
 
 def test_networks_that_were_trained_on_are_labelled() -> None:

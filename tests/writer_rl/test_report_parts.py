@@ -10,7 +10,7 @@ from rewards.matching import Matcher
 from rewards.weights import RewardWeights
 from writer_rl.report.comparison import compare
 from writer_rl.report.diagnosis import diagnose
-from writer_rl.report.tables import cost_tables, evaluation_tables, selection_table
+from writer_rl.report.tables import call_tables, evaluation_tables, selection_table, time_tables
 
 
 def record(number: int, content: str, owner: str = "Ana", source: str = "Ana", layer: Layer = Layer.CORE) -> Record:
@@ -71,48 +71,68 @@ def test_a_diagnosis_counts_the_final_memory() -> None:
 def question(writer: str, number: int, verdict: str, **more: Any) -> dict[str, Any]:
     base = {
         "row": "question",
-        "benchmark": "SocialMemBench",
+        "benchmark": "socialmem",
         "network": f"n{number % 10}",
         "seed": 0,
         "type": "Q1",
         "offline": False,
+        "ask": False,
+        "budgets": [40, 10, 2, 1],
     }
-    return base | {"offline": False, "writer": writer, "question": f"q{number}", "verdict": verdict} | more
+    return base | {"writer": writer, "question": f"q{number}", "verdict": verdict} | more
 
 
 def test_evaluation_tables_give_intervals_differences_and_types() -> None:
     rows = [question("sft", n, "correct" if n % 2 else "incorrect") for n in range(20)]
     rows += [question("r1", n, "correct") for n in range(20)]
-    tables = evaluation_tables(rows)
-    assert [table["title"] for table in tables] == ["Evaluation: SocialMemBench", "Difference to sft", "By question type"]
+    tables = evaluation_tables({"eval": rows})
+    assert [table["title"] for table in tables] == ["Evaluation: socialmem", "Difference to sft", "By question type"]
     assert [line[:2] for line in tables[0]["rows"]] == [["sft", "0.500 [0.200, 0.800]"], ["r1", "1.000 [1.000, 1.000]"]]
     assert tables[1]["rows"][0][1].startswith("+0.500") and tables[1]["rows"][0][-1] == "0.00195 (n=20)"
-    assert tables[2]["rows"] == [["Q1", "10/20: 0.500 [0.299, 0.701]", "20/20: 1.000 [0.839, 1.000]"]]
+    assert tables[2]["rows"] == [["Q1", "0.500 [0.299, 0.701] of 20", "1.000 [0.839, 1.000] of 20"]]
 
 
 def test_unjudged_questions_and_offline_roles_are_shown_as_such() -> None:
     rows = [question("sft", n, "missing" if n == 0 else "correct", offline=True) for n in range(4)]
-    table = evaluation_tables(rows)[0]
+    table = evaluation_tables({"eval": rows})[0]
     assert "1 questions have no verdict" in table["note"] and "Offline roles" in table["note"]
     assert table["rows"][0][1] == "1.000 [1.000, 1.000]"
 
 
-def test_the_papers_table_stands_beside_ours_only_under_its_own_protocol() -> None:
+def test_differences_are_over_questions_that_both_have_and_seeds_are_no_pairs() -> None:
+    def verdicts(writer: str, missing: int) -> list[dict[str, Any]]:
+        said = ["missing" if n < missing else "correct" if n < 10 else "incorrect" for n in range(20)]
+        return [question(writer, n, one, seed=seed) for n, one in enumerate(said) for seed in (0, 1)]
+
+    (line,) = evaluation_tables({"eval": [*verdicts("sft", 5), *verdicts("r1", 0)]})[1]["rows"]
+    assert (line[1], line[-1]) == ("+0.000 [+0.000, +0.000]", "1 (n=15)")
+
+
+def test_every_evaluation_of_a_run_is_shown_under_its_name() -> None:
+    one, other = ([question(writer, n, "correct") for n in range(4)] for writer in ("r1", "llm"))
+    tables = evaluation_tables({"eval/round-0020": one, "eval": other})
+    assert [table["title"] for table in tables if table["title"].startswith("Evaluation")] == [
+        "Evaluation: socialmem (eval/round-0020)",
+        "Evaluation: socialmem (eval)",
+    ]
+
+
+def test_the_papers_table_stands_beside_ours() -> None:
     same = [question("r1", n, "correct") for n in range(305)]
-    assert "Table 3" in evaluation_tables(same)[-1]["note"]
-    assert evaluation_tables(same)[-1]["rows"][1][3] == "68.2"
-    for other in (same[:-1], [one | {"offline": True} for one in same], [one | {"benchmark": "gym"} for one in same]):
-        assert all("Quoted" not in table["title"] for table in evaluation_tables(other))
+    table = evaluation_tables({"eval": same})[-1]
+    assert table["title"] == "Quoted" and "Table 3" in table["note"] and table["rows"][1][3] == "68.2"
+    assert all(one["title"] != "Quoted" for one in evaluation_tables({"eval": same[:-1]}))
 
 
 def test_cost_counts_time_tokens_and_calls() -> None:
     metrics = [{"time/rollout": 50.0, "time/update": 10.0, "num_tokens": 1000}, {"time/rollout": 40.0, "num_tokens": 500}]
     calls = [{"role": "answer", "cached": True, "prompt_tokens": 10, "completion_tokens": 2}] * 2
-    tables = cost_tables(metrics, [question("r1", 0, "correct", calls=calls)])
-    assert tables[0]["rows"] == [["rollout", "1 min 30 s", "90%"], ["update", "10.0 s", "10%"]]
-    assert "1,500 tokens" in tables[0]["note"]
-    assert tables[1]["rows"] == [["r1", "answer", "2", "2", "20", "4"]]
-    assert cost_tables([], []) == []
+    (times,) = time_tables(metrics)
+    assert times["rows"] == [["rollout", "1 min 30 s", "90%"], ["update", "10.0 s", "10%"]]
+    assert "1,500 tokens" in times["note"]
+    (asked,) = call_tables({"eval": [question("r1", 0, "correct", calls=calls)]})
+    assert asked["rows"] == [["r1", "answer", "2", "2", "20", "4"]]
+    assert time_tables([]) == [] == call_tables({"eval": [question("r1", 0, "correct")]})
 
 
 def test_the_selection_table_needs_measured_epochs() -> None:

@@ -14,7 +14,7 @@ from data.segments import segments
 from rollout.llm.client import run
 from tests.tiny import make_model, make_tokenizer
 from writer_rl.cli import app
-from writer_rl.evaluation.rows import read_rows
+from writer_rl.evaluation.rows import latest_rows
 from writer_rl.selection import selected
 from writer_rl.serving import named_writer
 from writer_rl.whole import BASELINES, MEMORIES
@@ -48,7 +48,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_one_command_leaves_rows_a_summary_and_the_curves(finished: tuple[Path, str]) -> None:
     run_folder, printed = finished
     folder = run_folder / "eval" / "round-0001"
-    rows = read_rows(folder / "rows.jsonl")
+    rows = latest_rows(folder / "rows.jsonl")
     assert {row["writer"] for row in rows} == {*MEMORIES, *BASELINES}
     summary = json.loads((folder / "summary.json").read_text("utf-8"))
     assert summary["networks"] == 2

@@ -121,7 +121,7 @@ def controlled_table(rows: Sequence[Row], labels: Sequence[str], reference: str 
     head = ["System", "Correct/total", "Acc. (%, mean ± std)", "Seeds", "token-F1 (%)"]
     head += [f"Gap to {reference}"] if reference else []
     lines = [_line(head), "|---" * len(head) + "|"]
-    best = accuracy(rows, reference).mean if reference else 0.0
+    best = accuracy(rows, reference) if reference else None
     for label in labels:
         one = accuracy(rows, label)
         if not one.total:
@@ -129,24 +129,37 @@ def controlled_table(rows: Sequence[Row], labels: Sequence[str], reference: str 
         spread = "" if one.std is None else f" ± {100 * one.std:.2f}"
         cells = [_marked(rows, label), f"{fmean(one.correct):.4g}/{fmean(one.total):.4g}", f"{100 * one.mean:.2f}{spread}"]
         cells += [str(len(one.total)), f"{100 * mean_token_f1(rows, label):.2f}"]
-        cells += ["–" if label == reference else f"{100 * (one.mean - best):+.2f} pp"] if reference else []
+        cells += [_gap(one, best) if label != reference else "–"] if best else []
         lines.append(_line(cells))
     return "\n".join(lines)
 
 
+def _gap(one: Accuracy, reference: Accuracy) -> str:
+    """Empty where no question of the reference has a verdict."""
+    return f"{100 * (one.mean - reference.mean):+.2f} pp" if reference.total else ""
+
+
 def category_table(rows: Sequence[Row], labels: Sequence[str]) -> str:
-    """Every category of every benchmark with n and, per system, accuracy in % with a Wilson interval (over all seeds)."""
+    """Every category of every benchmark with n and, per system, accuracy in % (mean over seeds) with a Wilson interval over
+    its n questions."""
     lines = [_line(["Benchmark", "Category", "n", *labels]), "|---" * (len(labels) + 3) + "|"]
     kinds = sorted({(row["benchmark"], row["type"]) for row in rows if row["row"] == "question"})
     for benchmark, kind in kinds:
         cells, count = [], 0
         for label in labels:
             ones = [row for row in questions_of(rows, label) if (row["benchmark"], row["type"]) == (benchmark, kind)]
-            count = max(count, len({(row["network"], row["question"]) for row in ones}))
-            share = wilson(sum(map(correct, ones)), len(ones))
-            cells.append(f"{100 * share.mean:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]" if ones else "")
+            share, own = category_share(ones, label)
+            count = max(count, own)
+            cells.append(f"{100 * share.mean:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]" if own else "")
         lines.append(_line([benchmark, kind, str(count), *cells]))
     return "\n".join(lines)
+
+
+def category_share(rows: Sequence[Row], label: str) -> tuple[Interval, int]:
+    """(share of correct answers, questions) of a system in some rows. Seeds of a question are averaged first: they are no
+    independent answers."""
+    values = [fmean(ones) for ones in _by_question(rows, label).values()]
+    return wilson(sum(values), len(values)), len(values)
 
 
 def comparison_table(rows: Sequence[Row], labels: Sequence[str]) -> str:

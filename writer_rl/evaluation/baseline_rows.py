@@ -18,7 +18,7 @@ from writer_rl.cases import Case
 from writer_rl.evaluation.arms import with_ask
 from writer_rl.evaluation.asking import asked_fields, check_evidence, network_hash, pipeline_fields, question_fields
 from writer_rl.evaluation.baselines import Baseline, Count, Kind, check_window, retrieved
-from writer_rl.evaluation.partial import partial_score
+from writer_rl.evaluation.partial import lacks_score, partial_score
 from writer_rl.evaluation.rows import Row, RowFile, judged, key
 from writer_rl.runtime import Runtime
 
@@ -86,8 +86,8 @@ async def _row(
     else:
         asked = await pipeline.finish(retrieved(baseline, pipeline, view, question), State())
     fields = asked_fields(asked, keep_evidence=baseline.kind is not Kind.FULL)
-    score = await partial_score(runtime, case.network.benchmark, question, asked.answer)
-    return base | question_fields(question) | fields | {"score": score}
+    partial = await partial_score(runtime, case.network.benchmark, question, asked.answer)
+    return base | question_fields(question) | fields | partial.fields(fields["calls"])
 
 
 async def _abstained(pipeline: Pipeline, view: MemoryView, question: Question) -> Asked:
@@ -105,4 +105,4 @@ async def _abstained(pipeline: Pipeline, view: MemoryView, question: Question) -
 
 def _done(held: dict[tuple[str, str, str, int, str], Row], base: Row, question: Question) -> bool:
     row = held.get(("question", base["writer"], base["network"], 0, question.id))
-    return row is not None and row["network_hash"] == base["network_hash"] and judged(row)
+    return row is not None and row["network_hash"] == base["network_hash"] and judged(row) and not lacks_score(row)

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tqdm import tqdm
+
 from data.network import DataError
 from rollout.writer.prompt import WriterPrompt
 from writer_rl.cases import Case, load_cases
@@ -70,13 +72,16 @@ def run(recipe: Recipe, choice: Choice, folder: Path) -> str:
     text = page(main, asked_on[0], choice.allow_unjudged)
     if choice.ask != "off" and recipe.pipeline.ask == "offline":
         text += f"\n{SAME_ASK}\n"
-    found = results(main, asked_on[0], choice.allow_unjudged) | {"llm_use": runtime.client.accounting.table()}
+    found = results(main, asked_on[0], choice.allow_unjudged)
     if choice.grid:
         kept, _ = final_rows(made, choice.allow_unjudged)
         text += _grids(kept, writers, folder)
         found["grid"] = {name: plain_cells(kept, name) for name in writers}
     (folder / "table.md").write_text(text, "utf-8")
     (folder / "results.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    for use in runtime.client.accounting.table():  # of this call alone: the tables are of all that the rows hold
+        tokens = f"{use['prompt_tokens']:,} tokens in, {use['completion_tokens']:,} out"
+        tqdm.write(f"{use['stage']}: {use['attempts']} calls sent now, {tokens}, ${use['cost_usd']:.4f}")
     return text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from tqdm import tqdm
 
@@ -12,7 +12,7 @@ from data.memory.state import State
 from data.network import DataError, Question
 from rollout.engines.base import SamplingParams
 from rollout.llm.client import run
-from rollout.query.pipeline import Asked
+from rollout.query.pipeline import Asked, Shared
 from rollout.query.view import MemoryView
 from rollout.writer.sampler import Episode, sample
 from rollout.writer.trajectory import Trajectory
@@ -21,7 +21,7 @@ from writer_rl.evaluation.arms import Arm
 from writer_rl.evaluation.asking import asked_fields, check_evidence, network_hash, pipeline_fields, question_fields, state_hash
 from writer_rl.evaluation.intrinsic import memory_row, qa_gain
 from writer_rl.evaluation.journal import Journal, settings_hash
-from writer_rl.evaluation.partial import partial_score
+from writer_rl.evaluation.partial import lacks_score, partial_score
 from writer_rl.evaluation.rows import Row, RowFile, judged, key
 from writer_rl.evaluation.writers import Writer
 from writer_rl.runtime import Runtime
@@ -182,27 +182,37 @@ class _Evaluation:
         rows: list[Row] = []
         shares = {}
         for index, (arm, ones) in enumerate(zip(self.arms, bases, strict=True)):
-            due = [g for g, base in enumerate(ones) if not _done(held, base, question)]
+            measured = index == 0  # its rows say what the arm without records came to, for the QA gain
+            due = [g for g, base in enumerate(ones) if not _done(held, base, question, measured)]
             if not due:
                 continue
             if arm.pipeline.id not in shares:
                 shares[arm.pipeline.id] = await arm.pipeline.share(view, question)
             shared = arm.variant.shared(shares[arm.pipeline.id])
+            if due[0] > 0 or arm.pipeline.id in [one.pipeline.id for one in self.arms[:index]]:
+                shared = _paid(shared)  # by the first memory of the first arm, in this call or in one before
             states = [arm.variant.state(group[g].final_state) for g in due]
-            first = [State()] if index == 0 else []  # the arm without records, for the QA gain
-            asked = await arm.pipeline.finish_all(shared, [*first, *states])
-            baseline = {"baseline": asked[0].verdict.kind.value} if first else {}
-            for g, one in zip(due, asked[len(first) :], strict=True):
+            without = [State()] if measured else []  # behind the others, which pay for what it shares with them
+            asked = await arm.pipeline.finish_all(shared, [*states, *without])
+            baseline = {"baseline": asked[-1].verdict.kind.value} if measured else {}
+            for g, one in zip(due, asked, strict=False):
                 rows.append(await self._row(case, question, ones[g], one) | baseline)
         return rows
 
     async def _row(self, case: Case, question: Question, base: Row, asked: Asked) -> Row:
-        score = await partial_score(self.runtime, case.network.benchmark, question, asked.answer)
-        return base | question_fields(question) | asked_fields(asked, keep_evidence=True) | {"score": score}
+        partial = await partial_score(self.runtime, case.network.benchmark, question, asked.answer)
+        fields = asked_fields(asked, keep_evidence=True)
+        return base | question_fields(question) | fields | partial.fields(fields["calls"])
 
 
-def _done(held: dict[tuple[str, str, str, int, str], Row], base: Row, question: Question) -> bool:
-    """Whether the question has a verdict on this very memory."""
+def _paid(shared: Shared) -> Shared:
+    """The same with its calls counted elsewhere."""
+    return replace(shared, calls=tuple(replace(call, cached=True) for call in shared.calls))
+
+
+def _done(held: dict[tuple[str, str, str, int, str], Row], base: Row, question: Question, measured: bool) -> bool:
+    """Whether the question has all that is asked of it on this very memory: a verdict, a partial score where the benchmark
+    has one, and (`measured`) the verdict without records."""
     row = held.get(("question", base["writer"], base["network"], base["seed"], question.id))
     same = row is not None and (row["state_hash"], row["network_hash"]) == (base["state_hash"], base["network_hash"])
-    return row is not None and same and judged(row)
+    return row is not None and same and judged(row) and not lacks_score(row) and (not measured or "baseline" in row)

@@ -22,11 +22,12 @@ def memory_row(runtime: Runtime, base: Row, case: Case, trajectory: Trajectory, 
 
     Reward parts are means over positions; `final_*`, `owners` (F_p) and `coverage` are those of the last state.
     """
+    used = [one.completion.usage or (len(one.prompt_ids), len(one.completion.token_ids)) for one in trajectory.writes]
     row = base | {
         "row": "memory",
         "records": len(trajectory.final_state),
-        "tokens": sum(len(write.completion.token_ids) for write in trajectory.writes),
-        "prompt_tokens": sum(len(write.prompt_ids) for write in trajectory.writes),
+        "tokens": sum(completion for _, completion in used),
+        "prompt_tokens": sum(prompt for prompt, _ in used),
     }
     if case.references is None:
         return row

@@ -29,7 +29,8 @@ class Journal:
         self._found: dict[WriteKey, Completion] = {}
         for row in [] if path is None else read_rows(path, mend=True):
             where = (row["settings"], row["network_hash"], row["seed"], row["t"])
-            self._found[where] = Completion(tuple(row["ids"]), (0.0,) * len(row["ids"]), row["finish"], row["version"])
+            usage = tuple(row["usage"]) if row.get("usage") else None
+            self._found[where] = Completion(tuple(row["ids"]), (0.0,) * len(row["ids"]), row["finish"], row["version"], usage)
 
     def engine(self, settings: str, hashes: dict[str, str], episodes: Sequence[Episode]) -> StoredEngine | None:
         """An engine that says again what was written for all these episodes; None where any of it is missing."""
@@ -60,6 +61,7 @@ class Journal:
                         "finish": said.finish_reason,
                         "version": said.weights_version,
                         "prompt_tokens": len(write.prompt_ids),
+                        "usage": said.usage,
                     }
                 )
                 self._found[settings, hashes[one.network], one.g, t] = said

@@ -59,7 +59,7 @@ class LLMWriterEngine:
             api_base=self._api_base,
         )
         try:
-            text = await self._client.ask(call, bare)
+            outcome = await self._client.exchange(call, bare)
         except MissingReply as missing:
             if missing.kind not in SAID_NOTHING:
                 raise DataError(
@@ -67,9 +67,10 @@ class LLMWriterEngine:
                     f"({missing.kind.value}: {missing.detail}); run again, replies so far are kept"
                 ) from None
             cut = missing.kind is MissingKind.CUT_OFF
-            return Completion((), (), "length" if cut else "stop", 0)
-        ids = self._prompt.target_ids(text)
-        return Completion(ids, (0.0,) * len(ids), "stop", 0)
+            return Completion((), (), "length" if cut else "stop", 0, missing.tokens)
+        ids = self._prompt.target_ids(outcome.value)
+        usage = (outcome.prompt_tokens, outcome.completion_tokens)
+        return Completion(ids, (0.0,) * len(ids), "stop", 0, usage)
 
     async def sync(self, named_tensors: object, version: int) -> None:
         raise DataError("a Writer behind an interface cannot be given weights")

@@ -65,16 +65,36 @@ def intrinsic_table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def owner_table(rows: Sequence[Row], label: str) -> str:
-    """Coverage of every owner of every network, worst first: whom a Writer forgets."""
-    shares: dict[tuple[str, str], list[float]] = {}
+def owner_coverage(rows: Sequence[Row], label: str) -> dict[str, dict[str, float]]:
+    """network -> owner -> coverage of what the reference holds of them, mean over the label's memories."""
+    shares: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         if row["row"] == "memory" and row["writer"] == label:
             for owner, share in row.get("coverage", {}).items():
-                shares.setdefault((row["network"], owner), []).append(share)
-    lines = ["| Network | Owner | Coverage |", "|---|---|---|"]
-    for (network, owner), ones in sorted(shares.items(), key=lambda item: (fmean(item[1]), item[0])):
-        lines.append(f"| {network} | {owner} | {fmean(ones):.3f} |")
+                shares.setdefault(row["network"], {}).setdefault(owner, []).append(share)
+    return {network: {owner: fmean(ones) for owner, ones in owners.items()} for network, owners in shares.items()}
+
+
+OWNERS = 30  # lines of the owners' table: whole worlds of synthetic networks have hundreds
+
+
+def owner_table(rows: Sequence[Row]) -> str:
+    """Owners down, the least covered first (mean over systems): whom Writers forget. Empty text where there is no memory."""
+    found = {
+        label: owner_coverage(rows, label) for label in dict.fromkeys(row["writer"] for row in rows if row["row"] == "memory")
+    }
+    found = {label: networks for label, networks in found.items() if networks}
+    owners = {(network, owner) for networks in found.values() for network, ones in networks.items() for owner in ones}
+    if not owners:
+        return ""
+    shares = {one: [networks.get(one[0], {}).get(one[1]) for networks in found.values()] for one in owners}
+    means = {one: fmean(share for share in ones if share is not None) for one, ones in shares.items()}
+    worst = sorted(owners, key=lambda one: (means[one], one))[:OWNERS]
+    lines = [f"{len(owners)} owners; the {len(worst)} least covered, all in results.json.", ""] if len(owners) > OWNERS else []
+    lines += ["| Network | Owner | " + " | ".join(found) + " |", "|---" * (len(found) + 2) + "|"]
+    for one in worst:
+        cells = ["" if share is None else f"{share:.3f}" for share in shares[one]]
+        lines.append(f"| {one[0]} | {one[1]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -20,8 +20,9 @@ SEED = 0  # of the bootstrap, recorded with its result
 
 @dataclass(frozen=True)
 class Official:
-    """One score of one system: its name, n questions (seeds counted apart), its value in [0, 1], the judged accuracy on
-    the same rows, and an interval where the benchmark's protocol has one."""
+    """One score of one system: its name, the n that it is a mean of (answers, seeds counted apart; for MeanQ questions, for
+    MeanN networks), its value in [0, 1], the judged accuracy on the same rows, and an interval where the benchmark's
+    protocol has one."""
 
     name: str
     n: int
@@ -97,7 +98,7 @@ def _means(label: str, rows: Sequence[Row], allow_unscored: bool) -> list[Offici
     by_question, by_network = bootstrap_mean(values, SEED), bootstrap_network_mean(values, SEED)
     return [
         Official("socialmem MeanQ", count, by_question.mean, judged, by_question),
-        Official("socialmem MeanN", count, by_network.mean, judged, by_network),
+        Official("socialmem MeanN", len(values), by_network.mean, judged, by_network),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from writer_rl.evaluation.accuracy import (
@@ -16,11 +17,19 @@ from writer_rl.evaluation.accuracy import (
     systems,
 )
 from writer_rl.evaluation.asking import check_evidence
-from writer_rl.evaluation.memories import evidence_recall, evidence_table, intrinsic, intrinsic_table
+from writer_rl.evaluation.memories import (
+    evidence_recall,
+    evidence_table,
+    intrinsic,
+    intrinsic_table,
+    owner_coverage,
+    owner_table,
+)
 from writer_rl.evaluation.official import SEED, official_scores, official_table
+from writer_rl.evaluation.quoted import beside
 from writer_rl.evaluation.rows import Row
 from writer_rl.evaluation.statistics import RESAMPLES
-from writer_rl.evaluation.usage import stage_table, usage_table
+from writer_rl.evaluation.usage import stage_table, usage, usage_table
 from writer_rl.evaluation.variants import VARIANTS
 
 OFFLINE = (
@@ -50,13 +59,25 @@ def page(rows: Sequence[Row], reference: str | None = None, allow_unjudged: bool
         ("Accuracy", controlled_table(kept, labels, reference)),
         ("Differences, paired", comparison_table(kept, labels) if len(labels) > 1 else ""),
         ("Categories, accuracy in %", category_table(kept, labels)),
+        ("Quoted", _quoted(asked)),
         ("Official scores", official_table(kept, labels, allow_unjudged)),
         ("Memories", intrinsic_table(kept)),
+        ("Coverage of owners", owner_table(kept)),
         ("Evidence", evidence_table(kept)),
         ("Tokens and calls", usage_table(kept)),
         ("Stages", stage_table(kept)),
     ]
     return "\n\n".join([*head, *(f"## {title}\n\n{text}" for title, text in parts if text)]) + "\n"
+
+
+def _quoted(asked: Sequence[Row]) -> str:
+    """The paper's tables of the same protocol, as printed."""
+    parts = []
+    for benchmark in dict.fromkeys(row["benchmark"] for row in asked):
+        for table in beside([row for row in asked if row["benchmark"] == benchmark]):
+            lines = [table.head, ["---"] * len(table.head), *table.lines]
+            parts.append("\n".join([table.remark, "", *("| " + " | ".join(line) + " |" for line in lines)]))
+    return "\n\n".join(parts)
 
 
 def results(rows: Sequence[Row], reference: str | None = None, allow_unjudged: bool = False) -> dict[str, Any]:
@@ -94,6 +115,8 @@ def _system(rows: Sequence[Row], label: str, allow_unscored: bool) -> dict[str, 
         "token_f1": mean_token_f1(rows, label),
         "evidence": evidence_recall(rows, label),
         "official": [score.plain() for score in official_scores(rows, label, allow_unscored)],
+        "coverage": owner_coverage(rows, label),
+        "stages": {name: asdict(stage) for name, stage in usage(rows, label).stages.items()},
         "memory": {name: {"mean": value.mean, "ci": _bounds(value)} for name, value in intrinsic(rows, label).items()},
     }
 

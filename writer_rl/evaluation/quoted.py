@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
+
+from data import socialmem
+from data.importers import evermem, groupmem, locomo
 
 HALF = 0.005  # rounding of a number printed with two decimals
 
@@ -56,6 +59,28 @@ class QuotedTable:
     def keys(self) -> tuple[str, ...]:
         return tuple(column.key for column in self.columns)
 
+    @property
+    def head(self) -> list[str]:
+        return ["System", *(column.label for column in self.columns)]
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The cells as text, without trailing zeros."""
+        return [[row.system, *("" if value is None else f"{value:g}" for value in row.values)] for row in self.rows]
+
+    @property
+    def remark(self) -> str:
+        """Where it stands, under which setting it was measured, and what is known to be wrong with it."""
+        setting = ", ".join(f"{name} {_said(value)}" for name, value in self.setting.items())
+        told = [f"Quoted from Table {self.number} of the SpeakerMem-R1 paper: {self.title} ({self.benchmark}, {self.metric})."]
+        told += [f"Setting there: {setting}; scores of other models do not compare."] if setting else []
+        return " ".join([*told, *self.faults])
+
+    @property
+    def questions(self) -> int | None:
+        """How many questions the whole table is of; None where the paper does not say."""
+        return self.n or next((column.n for column in self.columns if column.key == "total"), None)
+
     def value(self, row: QuotedRow, key: str) -> float:
         """A cell that must be there; ValueError for an empty one."""
         found = row.values[self.keys.index(key)]
@@ -102,6 +127,34 @@ def _table(raw: dict[str, Any], faults: Mapping[str, str]) -> QuotedTable:
 def _row(raw: dict[str, Any]) -> QuotedRow:
     extra = {key: value for key, value in raw.items() if key not in ("system", "values", "ask")}
     return QuotedRow(raw["system"], tuple(raw["values"]), raw.get("ask"), extra)
+
+
+def beside(rows: Sequence[Mapping[str, Any]]) -> list[QuotedTable]:
+    """The tables that evaluation rows of one benchmark may stand beside: as many questions of the same benchmark, an LLM as
+    answerer and judge, and the budgets and the ASK setting of the paper's runs. Its models are for the reader to compare."""
+    asked = [row for row in rows if row["row"] == "question"]
+    if not asked or any(row["offline"] for row in asked):
+        return []
+    count = len({(row["network"], row["question"]) for row in asked})
+    plain = len({(row["network"], row["question"]) for row in asked if row["type"] != locomo.ADVERSARIAL})
+    settings = {tuple(row["budgets"]) for row in asked}
+    found = []
+    for table in load_quoted().values():
+        counts = (count, plain) if table.benchmark == "LoCoMo" else (count,)
+        same = _ID.get(table.benchmark) == asked[0]["benchmark"] and table.questions in counts
+        ask_fits = "ask" not in table.setting or table.setting["ask"] in {row["ask"] for row in asked}
+        if same and PAPER_BUDGETS in settings and ask_fits:
+            found.append(table)
+    return found
+
+
+_ID = {"SocialMemBench": socialmem.BENCHMARK, "GroupMemBench": groupmem.BENCHMARK}
+_ID |= {"EverMemBench": evermem.BENCHMARK, "LoCoMo": locomo.BENCHMARK}
+PAPER_BUDGETS = (40, 10, 2, 1)  # recall-n, top-k, k, source-k
+
+
+def _said(value: object) -> str:
+    return "on" if value is True else "off" if value is False else str(value)
 
 
 def mismatches(tables: Mapping[int, QuotedTable]) -> list[Mismatch]:

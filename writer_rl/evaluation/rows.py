@@ -30,8 +30,7 @@ class RowFile:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._latest: dict[Key, Row] = {}
-        self._take([] if path is None else read_rows(path, mend=True))
+        self._latest = _latest([] if path is None else read_rows(path, mend=True))
 
     @property
     def rows(self) -> list[Row]:
@@ -44,13 +43,18 @@ class RowFile:
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows; they are on the disk when this returns."""
-        self._take(rows)
+        self._latest |= _latest(rows)
         if self._path is not None and rows:
             append_lines(self._path, rows)
 
-    def _take(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self._latest[key(row)] = row
+
+def latest_rows(path: Path) -> list[Row]:
+    """The latest row of every key in a file, as `RowFile.rows`, for readers that add nothing. Errors as `read_rows`."""
+    return list(_latest(read_rows(path)).values())
+
+
+def _latest(rows: Iterable[Row]) -> dict[Key, Row]:
+    return {key(row): row for row in rows}
 
 
 def append_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -64,8 +68,8 @@ def append_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_rows(path: Path, mend: bool = False) -> list[Row]:
-    """All rows of a file; none where it does not exist. The unfinished last line of a killed run is passed over (and cut
-    off the file where `mend`). Raises DataError with file and line where any other line is not JSON."""
+    """All lines of a file, superseded ones too; none where it does not exist. The unfinished last line of a killed run is
+    passed over (and cut off the file where `mend`). Raises DataError with file and line where any other line is not JSON."""
     if not path.exists():
         return []
     whole = path.read_bytes()

@@ -60,8 +60,9 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> float:
     return 1.0 if gained + lost == 0 else float(binomtest(gained, gained + lost).pvalue)
 
 
-def wilson(correct: int, total: int) -> Interval:
-    """Wilson 95 % interval of a share; (0, 0, 1) of nothing."""
+def wilson(correct: float, total: int) -> Interval:
+    """Wilson 95 % interval of a share of `total` independent questions; (0, 0, 1) of nothing. `correct` is no whole number
+    where a question counts by the mean over its seeds."""
     if total == 0:
         return Interval(0.0, 0.0, 1.0)
     z = float(norm.ppf(0.975))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from writer_rl.evaluation.accuracy import questions_of, systems
 from writer_rl.evaluation.rows import Row
 
-JUDGE = "judge"  # what an evaluation costs, not what a system costs
+JUDGING = ("judge", "score")  # what an evaluation costs, not what a system costs
 
 
 @dataclass
@@ -33,10 +33,10 @@ class Usage:
 
     @property
     def asked(self) -> Stage:
-        """All query stages but the judge."""
+        """All query stages but those that judge."""
         made = Stage()
         for name, one in self.stages.items():
-            if name != JUDGE:
+            if name not in JUDGING:
                 made.calls += one.calls
                 made.prompt += one.prompt
                 made.completion += one.completion
@@ -71,7 +71,7 @@ def usage(rows: Sequence[Row], label: str) -> Usage:
 
 
 def usage_table(rows: Sequence[Row]) -> str:
-    """One line a system, as in Table 9: writing, asking (without the judge), and tokens a question."""
+    """One line a system, as in Table 9: writing, asking (without judging), and tokens a question."""
     lines = [
         "| System | Writer calls | Ingest in | Ingest out | QA input | Answer out | Total | Avg./question |",
         "|---" * 8 + "|",

@@ -17,7 +17,7 @@ from typing import Any
 from rewards.weights import RewardWeights
 from writer_rl.report.rounds import read_rounds
 from writer_rl.report.run import Row, Run, read_run
-from writer_rl.report.tables import cost_tables, evaluation_tables, selection_table
+from writer_rl.report.tables import call_tables, evaluation_tables, selection_table, time_tables
 
 KL_GATE = 0.02  # where no recipe is saved
 SCRIPTS = ("dom.js", "curves.js", "records.js", "viewer.js", "main.js")
@@ -49,8 +49,8 @@ def render(run: Run) -> str:
         "recipe": "" if run.recipe is None else run.recipe.to_yaml(),
         "sft": _columns(run.sft),
         "grpo": _columns(run.grpo),
-        "tables": evaluation_tables(run.evaluation) + selection_table(run.selection),
-        "cost": cost_tables(run.grpo, run.evaluation),
+        "tables": evaluation_tables(run.evaluations) + selection_table(run.selection),
+        "cost": time_tables(run.grpo) + call_tables(run.evaluations),
         "index": viewer.index,
     }
     blocks = [_block("summary", summary), _block("networks", viewer.networks)]

@@ -12,6 +12,7 @@ from typing import Any
 from data.network import DataError
 from writer_rl import recipe as recipes
 from writer_rl.cases import Case, load_cases
+from writer_rl.evaluation.rows import latest_rows
 from writer_rl.recipe import Recipe
 
 Row = dict[str, Any]
@@ -24,7 +25,8 @@ class RunError(DataError):
 @dataclass(frozen=True)
 class Run:
     """`recipe` is None where none is saved or it no longer fits; `cases` are the training networks by id, empty where they
-    are not at hand. `notes` tell a reader what the report goes without, and why. `selection` is SFT's table of epochs."""
+    are not at hand. `notes` tell a reader what the report goes without, and why. `selection` is SFT's table of epochs.
+    `evaluations` holds the rows of each, by its folder, latest checkpoint first."""
 
     folder: Path
     recipe: Recipe | None
@@ -33,7 +35,7 @@ class Run:
     sft: tuple[Row, ...]
     grpo: tuple[Row, ...]
     selection: Row
-    evaluation: tuple[Row, ...]
+    evaluations: dict[str, list[Row]]
 
     @property
     def name(self) -> str:
@@ -52,9 +54,9 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise RunError(f"{folder}: no such folder; name a run's folder, for example checkpoints/r1")
     sft, grpo = _lines(folder / "metrics-sft.jsonl"), _lines(folder / "metrics-grpo.jsonl")
-    asked = [folder / "eval" / "rows.jsonl", *sorted((folder / "eval").glob("round-*/rows.jsonl"))]
-    evaluation = next((rows for rows in map(_lines, reversed(asked)) if rows), [])  # the latest checkpoint's
-    if not sft and not grpo and not evaluation:
+    asked = {path.parent.relative_to(folder).as_posix(): latest_rows(path) for path in (folder / "eval").glob("**/rows.jsonl")}
+    evaluations = {name: asked[name] for name in sorted(asked, reverse=True) if asked[name]}
+    if not sft and not grpo and not evaluations:
         raise RunError(
             f"{folder}: no metrics-sft.jsonl, metrics-grpo.jsonl or eval/rows.jsonl; name the folder of a run that has begun"
         )
@@ -63,7 +65,7 @@ def read_run(folder: Path) -> Run:
     cases = _cases(recipe, notes) if recipe is not None and grpo else {}
     chosen = folder / "sft" / "selected.json"
     selection = json.loads(chosen.read_text("utf-8")) if chosen.is_file() else {}
-    return Run(folder, recipe, cases, tuple(notes), tuple(sft), tuple(grpo), selection, tuple(evaluation))
+    return Run(folder, recipe, cases, tuple(notes), tuple(sft), tuple(grpo), selection, evaluations)
 
 
 def _lines(path: Path) -> list[Row]:

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from writer_rl.evaluation.quoted import QuotedTable, load_quoted
-from writer_rl.evaluation.statistics import Interval, bootstrap_mean, mcnemar, paired_difference, wilson
+from writer_rl.evaluation.accuracy import Comparison, category_share, compare, final_rows
+from writer_rl.evaluation.quoted import QuotedTable, beside
+from writer_rl.evaluation.rows import judged
+from writer_rl.evaluation.statistics import Interval, bootstrap_mean, paired_difference
 from writer_rl.evaluation.summary import LABELS, MEASURES, by_network
 from writer_rl.report.run import Row
 
 Table = dict[str, Any]
 """`title`, `note`, `head` [columns], `rows` [rows][columns]: what the page draws as it stands."""
 
-CONTROLLED = 3  # Table 3 of the paper: the one protocol that a Writer evaluation here may share
-JUDGED = ("correct", "incorrect")
 
-
-def evaluation_tables(rows: Sequence[Row]) -> list[Table]:
-    """For each benchmark: Writers by measure, paired differences to the first Writer, question types, quoted numbers."""
+def evaluation_tables(evaluations: Mapping[str, Sequence[Row]]) -> list[Table]:
+    """For each evaluation and benchmark: Writers by measure, paired differences to the first Writer, question types, quoted
+    numbers. An evaluation is named where there are several."""
     tables: list[Table] = []
-    for benchmark in _unique(row["benchmark"] for row in rows):
-        own = [row for row in rows if row["benchmark"] == benchmark]
-        writers = _unique(row["writer"] for row in own)
-        tables.append(_writers(benchmark, own, writers))
-        if len(writers) > 1:
-            tables.append(_differences(own, writers))
-        tables.append(_types(own, writers))
-        tables += _quoted(benchmark, own)
+    for name, rows in evaluations.items():
+        for benchmark in _unique(row["benchmark"] for row in rows):
+            own = [row for row in rows if row["benchmark"] == benchmark]
+            writers = _unique(row["writer"] for row in own)
+            tables.append(_writers(f"{benchmark} ({name})" if len(evaluations) > 1 else benchmark, own, writers))
+            if len(writers) > 1:
+                tables.append(_differences(own, writers))
+            tables.append(_types(own, writers))
+            tables += map(quoted_table, beside(own))
     return tables
 
 
-def _writers(benchmark: str, rows: Sequence[Row], writers: Sequence[str]) -> Table:
+def _writers(title: str, rows: Sequence[Row], writers: Sequence[str]) -> Table:
     questions = [row for row in rows if row["row"] == "question"]
     networks, seeds = len({row["network"] for row in rows}), len({row["seed"] for row in rows})
-    unjudged = sum(row["verdict"] not in JUDGED for row in questions)
+    unjudged = sum(not judged(row) for row in questions)
     note = f"{networks} networks, {len({(row['network'], row['question']) for row in questions})} questions, up to {seeds} "
     note += "memories a Writer. Mean [95 % interval, bootstrap over networks]."
     if any(row["offline"] for row in rows):
@@ -43,7 +44,7 @@ def _writers(benchmark: str, rows: Sequence[Row], writers: Sequence[str]) -> Tab
         note += f" {unjudged} questions have no verdict and are left out: this is not a final table."
     head = ["Writer", *(LABELS[name] for name in MEASURES)]
     lines = [[writer, *(_mean(rows, writer, name) for name in MEASURES)] for writer in writers]
-    return {"title": f"Evaluation: {benchmark}", "note": note, "head": head, "rows": lines}
+    return {"title": f"Evaluation: {title}", "note": note, "head": head, "rows": lines}
 
 
 def _mean(rows: Sequence[Row], writer: str, name: str) -> str:
@@ -53,61 +54,50 @@ def _mean(rows: Sequence[Row], writer: str, name: str) -> str:
 
 def _differences(rows: Sequence[Row], writers: Sequence[str]) -> Table:
     first = writers[0]
-    names = ("accuracy", "phi", "return")
     lines = []
     for other in writers[1:]:
-        cells = [_difference(rows, first, other, name) for name in names]
-        lines.append([other, *cells, _mcnemar(rows, first, other)])
-    note = "Over the same resampled networks. McNemar: exact, two-sided, over questions answered in both, seed by seed."
-    head = ["Writer", *(LABELS[name] for name in names), "McNemar p"]
+        asked = compare(final_rows(rows, allow_unjudged=True)[0], first, other)
+        cells = [
+            _interval(asked.difference, "+.3f") if asked else "",
+            *(_difference(rows, first, other, one) for one in SCORES),
+        ]
+        lines.append([other, *cells, _mcnemar(asked)])
+    note = "Over the same resampled networks; of questions, those with a verdict in both. McNemar: exact, two-sided; right is "
+    note += "what most of a question's memories got right."
+    head = ["Writer", *(LABELS[name] for name in ("accuracy", *SCORES)), "McNemar p"]
     return {"title": f"Difference to {first}", "note": note, "head": head, "rows": lines}
 
 
+SCORES = ("phi", "return")  # of a memory, compared beside the accuracy
+
+
 def _difference(rows: Sequence[Row], first: str, other: str, name: str) -> str:
-    before, after = (by_network(rows, writer, name, allow_unjudged=True) for writer in (first, other))
+    before, after = (by_network(rows, writer, name) for writer in (first, other))
     if not before or before.keys() != after.keys():
         return ""
     return _interval(paired_difference(before, after), "+.3f")
 
 
-def _mcnemar(rows: Sequence[Row], first: str, other: str) -> str:
-    verdicts = [_verdicts(rows, writer) for writer in (first, other)]
-    both = sorted(verdicts[0].keys() & verdicts[1].keys())
-    return f"{mcnemar(*[[one[key] for key in both] for one in verdicts]):.3g} (n={len(both)})" if both else ""
-
-
-def _verdicts(rows: Sequence[Row], writer: str) -> dict[tuple[str, str, int], bool]:
-    own = [row for row in rows if row["row"] == "question" and row["writer"] == writer and row["verdict"] in JUDGED]
-    return {(row["network"], row["question"], row["seed"]): row["verdict"] == "correct" for row in own}
+def _mcnemar(asked: Comparison | None) -> str:
+    return f"{asked.p:.3g} (n={asked.questions})" if asked else ""
 
 
 def _types(rows: Sequence[Row], writers: Sequence[str]) -> Table:
-    judged = [row for row in rows if row["row"] == "question" and row["verdict"] in JUDGED]
-    kinds = sorted({row["type"] for row in judged})
-    lines = [[kind or "(none)", *(_share(judged, writer, kind) for writer in writers)] for kind in kinds]
-    note = "Correct of judged, over all seeds: share [95 % Wilson interval]."
+    kept, _ = final_rows(rows, allow_unjudged=True)
+    kinds = sorted({row["type"] for row in kept if row["row"] == "question"})
+    lines = [[kind or "(none)", *(_share(kept, writer, kind) for writer in writers)] for kind in kinds]
+    note = "Share of correct among judged answers, mean over seeds [95 % Wilson interval over the questions]."
     return {"title": "By question type", "note": note, "head": ["Type", *writers], "rows": lines}
 
 
 def _share(rows: Sequence[Row], writer: str, kind: str) -> str:
-    own = [row for row in rows if row["writer"] == writer and row["type"] == kind]
-    correct = sum(row["verdict"] == "correct" for row in own)
-    return f"{correct}/{len(own)}: {_interval(wilson(correct, len(own)))}" if own else ""
-
-
-def _quoted(benchmark: str, rows: Sequence[Row]) -> list[Table]:
-    """The paper's Table 3 beside ours, where benchmark and number of questions are its own and an LLM judged."""
-    table = load_quoted()[CONTROLLED]
-    questions = {(row["network"], row["question"]) for row in rows if row["row"] == "question"}
-    same = benchmark.casefold() == table.benchmark.casefold() and len(questions) == table.columns[0].n
-    return [quoted_table(table)] if same and not any(row["offline"] for row in rows) else []
+    share, count = category_share([row for row in rows if row["row"] == "question" and row["type"] == kind], writer)
+    return f"{_interval(share)} of {count}" if count else ""
 
 
 def quoted_table(table: QuotedTable) -> Table:
-    """A table of the paper to be shown as it was printed, with what is known to be wrong with it."""
-    lines = [[row.system, *("" if value is None else f"{value:g}" for value in row.values)] for row in table.rows]
-    note = " ".join([f"Quoted from Table {table.number} of the SpeakerMem-R1 paper: {table.title}.", *table.faults])
-    return {"title": "Quoted", "note": note, "head": ["System", *(column.label for column in table.columns)], "rows": lines}
+    """A table of the paper to be shown as it was printed, with its setting and what is known to be wrong with it."""
+    return {"title": "Quoted", "note": table.remark, "head": table.head, "rows": table.lines}
 
 
 def selection_table(selection: Row) -> list[Table]:
@@ -121,33 +111,38 @@ def selection_table(selection: Row) -> list[Table]:
     return [{"title": "SFT epochs on dev networks", "note": note, "head": ["Epoch", *names], "rows": lines}]
 
 
-def cost_tables(metrics: Sequence[Row], rows: Sequence[Row]) -> list[Table]:
-    """What training took, and the calls of the evaluation where its rows keep account of them."""
-    tables: list[Table] = []
+def time_tables(metrics: Sequence[Row]) -> list[Table]:
+    """What training took, by phase; none before its first round."""
     phases = _unique(name for row in metrics for name in row if name.startswith("time/"))
-    if phases:
-        total = sum(row.get(name, 0.0) for row in metrics for name in phases)
-        lines = []
-        for name in phases:
-            seconds = sum(row.get(name, 0.0) for row in metrics)
-            lines.append([name.removeprefix("time/"), _duration(seconds), f"{seconds / total:.0%}" if total else ""])
-        tokens = sum(row.get("num_tokens", 0) for row in metrics)
-        note = f"{len(metrics)} rounds in {_duration(total)}; {tokens:,.0f} tokens read and written by the policy."
-        tables.append({"title": "Time of training", "note": note, "head": ["Phase", "Time", "Share"], "rows": lines})
-    calls = [call | {"writer": row["writer"]} for row in rows for call in row.get("calls", [])]
-    if calls:
-        tables.append(_calls(calls))
+    if not phases:
+        return []
+    total = sum(row.get(name, 0.0) for row in metrics for name in phases)
+    lines = []
+    for name in phases:
+        seconds = sum(row.get(name, 0.0) for row in metrics)
+        lines.append([name.removeprefix("time/"), _duration(seconds), f"{seconds / total:.0%}" if total else ""])
+    tokens = sum(row.get("num_tokens", 0) for row in metrics)
+    note = f"{len(metrics)} rounds in {_duration(total)}; {tokens:,.0f} tokens read and written by the policy."
+    return [{"title": "Time of training", "note": note, "head": ["Phase", "Time", "Share"], "rows": lines}]
+
+
+def call_tables(evaluations: Mapping[str, Sequence[Row]]) -> list[Table]:
+    """The calls of each evaluation whose rows keep account of them."""
+    tables = []
+    for name, rows in evaluations.items():
+        calls = [call | {"writer": row["writer"]} for row in rows for call in row.get("calls", [])]
+        tables += [_calls(name, calls)] if calls else []
     return tables
 
 
-def _calls(calls: Sequence[Row]) -> Table:
+def _calls(evaluation: str, calls: Sequence[Row]) -> Table:
     lines = []
     for writer, role in _unique((call["writer"], call["role"]) for call in calls):
         own = [call for call in calls if (call["writer"], call["role"]) == (writer, role)]
         sums = [sum(call.get(name, 0) for call in own) for name in ("cached", "prompt_tokens", "completion_tokens")]
         lines.append([writer, role, f"{len(own):,}", *(f"{value:,}" for value in sums)])
     head = ["Writer", "Role", "Calls", "of them cached", "Tokens in", "Tokens out"]
-    return {"title": "Calls of the evaluation", "note": "", "head": head, "rows": lines}
+    return {"title": f"Calls of the evaluation ({evaluation})", "note": "", "head": head, "rows": lines}
 
 
 def _interval(value: Interval, form: str = ".3f") -> str:

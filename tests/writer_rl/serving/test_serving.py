@@ -28,7 +28,7 @@ from writer_rl import Memory
 from writer_rl.action_schema import action_grammar
 from writer_rl.cli import app
 from writer_rl.contract import ContractMismatch
-from writer_rl.evaluation.rows import read_rows
+from writer_rl.evaluation.rows import latest_rows
 from writer_rl.evaluation.writers import open_writer
 from writer_rl.export import export
 from writer_rl.recipe import load
@@ -295,7 +295,7 @@ def test_an_evaluation_asks_the_server_for_every_position(tmp_path: Path, export
     with FakeVLLM(exported) as server:
         done = evaluate(tmp_path, f"{server.url}#{exported}")
     assert done.exit_code == 0, done.output
-    rows = [row for row in read_rows(tmp_path / "to" / "rows.jsonl") if row["writer"] == "x"]
+    rows = [row for row in latest_rows(tmp_path / "to" / "rows.jsonl") if row["writer"] == "x"]
     assert {row["writer_id"] for row in rows} == {f"server:{server.terms.id}"}
     assert len(server.writes) == 4 and server.writes[0]["temperature"] == 0.8
     assert len({body["seed"] for body in server.writes}) == 4

@@ -123,7 +123,7 @@ class Viewer {
   position(trajectory) {
     const write = trajectory.writes[this.t], network = this.networks[this.chosen.network];
     const segment = network.segments[this.t];
-    const shared = write.prompt ? (this.first.writes[this.t].prompt[1] || "").slice(0, write.prompt[0]) + write.prompt[1] : null;
+    const shared = write.prompt ? [...(this.first.writes[this.t].prompt[1] || "")].slice(0, write.prompt[0]).join("") + write.prompt[1] : null;
     return [
       make("h2", {}, `Position ${this.t}: session `, data(network.sessions[this.t])),
       make("div", { className: "columns" },
