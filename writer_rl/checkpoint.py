@@ -172,7 +172,7 @@ def mend(run_dir: Path) -> None:
         folder = run_dir / aside.name[1 : -len(".old")]
         made = run_dir / f".{folder.name}.tmp"
         if not folder.exists():
-            os.replace(made if _is_whole(made) else aside, folder)
+            os.replace(made if is_whole(made) else aside, folder)
         shutil.rmtree(aside, ignore_errors=True)
     for made in run_dir.glob(".*.tmp"):
         if made.is_dir():
@@ -191,14 +191,18 @@ def latest(run_dir: Path) -> Path | None:
     return None
 
 
-def keep_last(run_dir: Path, count: int, spare: Collection[str] = ()) -> None:
-    """Delete all numbered checkpoints but the last `count` and those named in `spare` (the best one)."""
-    folders = [folder for folder in _numbered(run_dir) if folder.name not in spare]
+def keep_last(run_dir: Path, newest: str, count: int, spare: Collection[str] = ()) -> None:
+    """Delete all numbered checkpoints up to `newest` but its last `count` and those named in `spare` (the best one). Later
+    ones are of a run that went on from `newest` because they are damaged: they stay until they are made anew."""
+    numbered = _numbered(run_dir)
+    until = [folder.name for folder in numbered].index(newest) + 1 if (run_dir / newest).is_dir() else 0
+    folders = [folder for folder in numbered[:until] if folder.name not in spare]
     for folder in folders[: max(0, len(folders) - count)]:
         shutil.rmtree(folder)
 
 
-def _is_whole(folder: Path) -> bool:
+def is_whole(folder: Path) -> bool:
+    """Whether `verify` has nothing to say against it."""
     try:
         verify(folder)
     except CheckpointError:

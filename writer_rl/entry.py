@@ -37,12 +37,9 @@ def is_first() -> bool:
 
 
 def run(phase: Phase, recipe: Recipe) -> str:
-    """One training phase; the recipe as resolved is kept beside the run."""
+    """One training phase."""
     seed_everything(recipe.seed)
     disable_progress_bar()  # a bar for every saved file would bury the run's own
-    if is_first():
-        recipe.folder.mkdir(parents=True, exist_ok=True)
-        (recipe.folder / f"recipe-{phase}.yaml").write_text(recipe.to_yaml(), "utf-8")
     return str({"sft": sft.train, "grpo": grpo.train}[phase](recipe))
 
 

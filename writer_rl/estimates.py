@@ -1,7 +1,7 @@
 """What a run will need: memory by part, seconds and money, from a model's shape, a device and the work to be done.
 
 Formulas and constants are explained, and held against measured runs, in docs/estimates.md. They are for deciding whether a
-recipe fits and what it costs, good to about a factor of two in time, no more. Units: bytes, FLOP, seconds, USD.
+recipe fits and what it costs, good to about a factor of three in time, no more. Units: bytes, FLOP, seconds, USD.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Setting:
 
 
 def memory(shape: Shape, setting: Setting) -> dict[str, float]:
-    """Bytes by part at the peak of the GRPO update, in the order they are printed; `total` is the larger of update and
-    rollout (`rollout cache` and `activations` are never there at once), with RUNTIME."""
+    """Bytes by part, in the order they are printed; `total` is the peak with RUNTIME: the largest of SFT's step (which has no
+    reference and no engine), the GRPO update and the rollout, which are never there at once."""
     full = shape.trained == shape.parameters
     parts = {
         "weights (fp32)": 4.0 * shape.parameters,
@@ -110,14 +110,20 @@ def memory(shape: Shape, setting: Setting) -> dict[str, float]:
         "reference": 4.0 * (shape.parameters if full else shape.trained),
         "bf16 copies": 2.0 * shape.parameters if setting.bf16 else 0.0,
         "activations": activations(shape, setting.grpo_tokens, setting),
+        "activations in SFT": activations(shape, setting.sft_tokens, setting),
         "logits": logits(shape, setting),
         "rollout cache": cache(shape, setting),
     }
     if setting.engine == "vllm":
         parts["engine weights"] = 2.0 * shape.parameters
-    rollout, update = parts["rollout cache"], parts["activations"] + parts["logits"]
-    fixed = sum(parts.values()) - rollout - update
-    parts["total"] = fixed + max(rollout, update) + RUNTIME
+    trained = sum(parts[name] for name in ("weights (fp32)", "gradients", "moments", "bf16 copies"))
+    beside = parts["reference"] + parts.get("engine weights", 0.0)
+    peaks = (
+        trained + parts["activations in SFT"] + parts["logits"],
+        trained + beside + parts["activations"] + parts["logits"],
+        trained + beside + parts["rollout cache"],
+    )
+    parts["total"] = max(peaks) + RUNTIME
     return parts
 
 

@@ -114,7 +114,7 @@ class Journal:
         os.close(self._file)
 
     def _append(self, body: Mapping[str, Any]) -> None:
-        data = (json.dumps({**body, "sum": checksum(body)}, ensure_ascii=False) + "\n").encode()
+        data = written_line(body)
         try:
             written = 0
             while written < len(data):
@@ -211,7 +211,13 @@ def whole_line(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(body, dict):
         return None
-    return body if body.pop("sum", None) == checksum(body) else None
+    body.pop("sum", None)
+    return body if written_line(body) == line else None
+
+
+def written_line(body: Mapping[str, Any]) -> bytes:
+    """A journal line as it is written: the body with its checksum."""
+    return (json.dumps({**body, "sum": checksum(body)}, ensure_ascii=False) + "\n").encode()
 
 
 def checksum(body: Mapping[str, Any]) -> int:

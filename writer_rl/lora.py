@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,8 +140,11 @@ def adapter_tensors(model: PeftModel) -> dict[str, nn.Parameter]:
     return {name.replace(f".{ADAPTER}.", "."): tensor for name, tensor in named if f".{ADAPTER}." in name}
 
 
-def check_same(model: PeftModel, values: tuple[int, int] | None, where: str) -> None:
-    """Raise LoraError unless the adapter has the recipe's rank and alpha (`values`; None: the recipe trains whole models)."""
+def check_same(
+    model: PeftModel, values: tuple[int, int] | None, where: str, targets: str | Sequence[str] = "all-linear"
+) -> None:
+    """Raise LoraError unless the adapter has the recipe's rank and alpha (`values`; None: the recipe trains whole models) and
+    lies on its targets."""
     config: Any = model.peft_config[ADAPTER]
     found = (config.r, config.lora_alpha)
     if values is None:
@@ -153,6 +157,21 @@ def check_same(model: PeftModel, values: tuple[int, int] | None, where: str) -> 
             f"{where}: its adapter has r {found[0]} and alpha {found[1]}, the recipe's `lora` says r {values[0]} and alpha "
             f"{values[1]}; use the values that the adapter was made with"
         )
+    plain: Any = model.get_base_model()
+    adapted = {name for name, module in plain.named_modules() if isinstance(module, BaseTunerLayer)}
+    linear = {name for name, module in plain.named_modules() if isinstance(module, nn.Linear)}
+    linear -= {name for name in linear if any(name.startswith(f"{layer}.") for layer in adapted)}  # an adapter's own factors
+    linear -= {name for name, module in plain.named_modules() if module is plain.get_output_embeddings()}
+    if adapted != {name for name in adapted | linear if _is_target(name, targets)}:
+        layers = ", ".join(sorted({name.rpartition(".")[2] for name in adapted}))
+        raise LoraError(f"{where}: its adapter lies on {layers}, the recipe's lora.targets are {targets!r}; use the same ones")
+
+
+def _is_target(name: str, targets: str | Sequence[str]) -> bool:
+    """As peft reads targets: the word, a pattern over the whole name, or endings of names."""
+    if isinstance(targets, str):
+        return targets == "all-linear" or re.fullmatch(targets, name) is not None
+    return any(name == one or name.endswith(f".{one}") for one in targets)
 
 
 def merged(policy: Policy) -> Policy:
@@ -222,3 +241,8 @@ class AdapterReference(nn.Module):
         finally:
             for name, parameter in self._trained.items():
                 parameter.data = trained[name]
+
+
+def in_place(reference: nn.Module) -> AbstractContextManager[None]:
+    """Around every forward of a reference: one that shares the policy's model takes its place there, another is as it is."""
+    return reference.in_place() if isinstance(reference, AdapterReference) else nullcontext()

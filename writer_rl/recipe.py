@@ -212,6 +212,11 @@ class Recipe(Section):
     def to_yaml(self) -> str:
         return OmegaConf.to_yaml(OmegaConf.create(self.model_dump()))
 
+    def keep(self, phase: str) -> None:
+        """Write the recipe as resolved beside the run that it was found to fit."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / f"recipe-{phase}.yaml").write_text(self.to_yaml(), "utf-8")
+
 
 def keys(model: type[BaseModel] = Recipe, prefix: str = "") -> Iterator[str]:
     """Every dotted key that a recipe may hold."""

@@ -35,7 +35,8 @@ from writer_rl.optimizer import build_scheduler
 from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe, RecipeError
 from writer_rl.runtime import Runtime
-from writer_rl.selection import Table, behind, selected, write_selection
+from writer_rl.scoring import check_verdicts
+from writer_rl.selection import Table, behind, selected, within_reach, write_selection
 from writer_rl.stepper import prepare
 from writer_rl.watch import Watch
 
@@ -102,6 +103,8 @@ class Run:
             made._resume(resumed)
         else:
             made._tidy()
+        if made.main:
+            recipe.keep("grpo")
         made.logbook = Logbook(recipe.folder, "grpo", made.done, runtime.accelerator.is_main_process)
         made.proof = parity.sync(made.engine, policy, made.prompt, made.version)
         return made
@@ -110,6 +113,11 @@ class Run:
     def main(self) -> bool:
         """Whether this is rank 0, which alone writes and tells."""
         return self.runtime.accelerator.is_main_process
+
+    @property
+    def name(self) -> str:
+        """The checkpoint of the rounds that are done."""
+        return f"round-{self.done:04d}"
 
     @property
     def journals(self) -> Path:
@@ -140,8 +148,8 @@ class Run:
     @contextmanager
     def journal(self, index: int) -> Iterator[tuple[Journal, Engine]]:
         """The journal of a round, and the engine behind it."""
-        shaping = {key: value for key, value in sft.flat(self.runtime.recipe.model_dump()) if sft.shapes(key)}
-        digest = hashlib.sha256(json.dumps([shaping, dict(self.fixed)]).encode()).hexdigest()
+        shaping = [sft.shaping(self.runtime.recipe), dict(self.fixed)]
+        digest = hashlib.sha256(json.dumps(shaping).encode()).hexdigest()
         place = (self.runtime.accelerator.process_index, self.runtime.accelerator.num_processes)
         journal = Journal(self.journals, Origin(index, self.version, digest, *place))
         try:
@@ -181,7 +189,7 @@ class Run:
             **self.fixed,
         }
         steppers = (self.optimizer, self.scheduler)
-        checkpoint.save(self.folder / f"round-{self.done:04d}", self.policy, *steppers, state, self.runtime.accelerator)
+        checkpoint.save(self.folder / self.name, self.policy, *steppers, state, self.runtime.accelerator)
         self._tidy()
 
     def _tidy(self) -> None:
@@ -192,7 +200,7 @@ class Run:
         if self.table:
             write_selection(self.folder, self.table, by="accuracy")
         spare = [selected(self.folder).name] if self.table else ()
-        checkpoint.keep_last(self.folder, self.runtime.recipe.grpo.keep, spare)
+        checkpoint.keep_last(self.folder, self.name, self.runtime.recipe.grpo.keep, spare)
         prune(self.journals, self.done)
 
     def close(self) -> Path:
@@ -204,9 +212,11 @@ class Run:
         state = checkpoint.load_state(folder)
         sft.check_same_run(state, self.runtime.recipe, folder)
         check_frozen(state, self.fixed, folder)
-        self.done, self.version, self.table = state["round"], state["weights_version"], state["table"]
+        self.done, self.version = state["round"], state["weights_version"]
+        self.table = within_reach(state["table"], self.folder, "accuracy")
         self.watch = Watch(**state["watch"])
         checkpoint.restore_trainer(folder, self.optimizer, self.scheduler, self.runtime.accelerator)
+        self.runtime.accelerator.wait_for_everyone()  # what is tidied away may still be read
         self._tidy()  # the run may have been killed right behind the save
 
 
@@ -221,12 +231,15 @@ def check_frozen(state: Mapping[str, Any], fixed: Mapping[str, str], folder: Pat
 
 
 def judge(runtime: Runtime, writer: Writer, dev: Sequence[Case], done: int) -> dict[str, Any]:
-    """A checkpoint's row in the selection table: held-out QA accuracy, and Phi and return beside it."""
+    """A checkpoint's row in the selection table: held-out QA accuracy, and Phi and return beside it. Raises TooManyUnjudged
+    where too few questions have a verdict to choose by."""
     rows = gathered(evaluate(runtime, writer, share(dev, runtime.accelerator), seeds=1), runtime.accelerator)
     memories = [row for row in rows if row["row"] == "memory"]
-    verdicts = [row["verdict"] for row in rows if row["row"] == "question" and row["verdict"] in JUDGED]
+    asked = [row["verdict"] for row in rows if row["row"] == "question"]
+    verdicts = [verdict for verdict in asked if verdict in JUDGED]
+    check_verdicts(len(asked) - len(verdicts), len(asked), f"the evaluation behind round {done}")
     means = {name: sum(row[name] for row in memories) / len(memories) for name in ("phi", "return")}
-    accuracy = verdicts.count("correct") / max(1, len(verdicts))
+    accuracy = verdicts.count("correct") / len(verdicts)
     return {"checkpoint": f"round-{done:04d}", "accuracy": accuracy, "questions": len(verdicts), **means}
 
 

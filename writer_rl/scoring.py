@@ -122,9 +122,13 @@ def score_round(
 
 def check_judged(asked: Sequence[QAResult]) -> None:
     """Raise TooManyUnjudged where a round cannot be trusted; missing verdicts are never scored as wrong."""
-    unjudged, total = sum(one.unjudged for one in asked), sum(one.total for one in asked)
+    check_verdicts(sum(one.unjudged for one in asked), sum(one.total for one in asked), "this round")
+
+
+def check_verdicts(unjudged: int, total: int, what: str) -> None:
+    """Raise TooManyUnjudged where more than UNJUDGED_LIMIT of the questions of a round or an evaluation have no verdict."""
     if total and unjudged / total > UNJUDGED_LIMIT:
         raise TooManyUnjudged(
-            f"{unjudged} of {total} questions of this round stayed without a verdict (allowed: {UNJUDGED_LIMIT:.0%}); the "
-            "answer or judge model is failing, so the round was not used. Mend it and start again: the run goes on here"
+            f"{unjudged} of {total} questions of {what} stayed without a verdict (allowed: {UNJUDGED_LIMIT:.0%}); the "
+            "answer or judge model is failing, so it was not used. Mend it and start again: the run goes on here"
         )

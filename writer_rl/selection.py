@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from writer_rl import checkpoint
 from writer_rl.recipe import RecipeError
 
 Table = list[dict[str, Any]]  # one row a checkpoint: `checkpoint` and what was measured of it
@@ -25,6 +26,15 @@ def behind(table: Sequence[dict[str, Any]], by: str) -> int:
         return 0
     names = [str(row["checkpoint"]) for row in table]
     return len(names) - 1 - names.index(best(table, by))
+
+
+def within_reach(table: Table, folder: Path, by: str) -> Table:
+    """The rows without the best ones whose checkpoint is not there or damaged: where a run goes on before a damaged
+    checkpoint, what that one had displaced is gone."""
+    while table and not checkpoint.is_whole(folder / best(table, by)):
+        gone = best(table, by)
+        table = [row for row in table if row["checkpoint"] != gone]
+    return table
 
 
 def write_selection(folder: Path, table: Table, by: str) -> None:

@@ -25,7 +25,7 @@ from writer_rl.optimizer import build_scheduler
 from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe, RecipeError
 from writer_rl.runtime import Runtime
-from writer_rl.selection import selected, write_selection
+from writer_rl.selection import selected, within_reach, write_selection
 from writer_rl.stepper import prepare, stepper_of
 
 
@@ -52,9 +52,13 @@ def train(recipe: Recipe) -> Path:
     if resumed is not None:
         state = checkpoint.load_state(resumed)
         check_same_run(state, recipe, resumed)
-        first, table = state["epoch"], state["table"]
-        write_selection(folder, table, recipe.sft.select)
+        first, table = state["epoch"], within_reach(state["table"], folder, recipe.sft.select)
+        if runtime.accelerator.is_main_process:
+            write_selection(folder, table, recipe.sft.select)
+        runtime.accelerator.wait_for_everyone()
         checkpoint.restore_trainer(resumed, optimizer, scheduler, runtime.accelerator)
+    if runtime.accelerator.is_main_process:
+        recipe.keep("sft")
     logbook = Logbook(recipe.folder, "sft", first * steps_an_epoch, runtime.accelerator.is_main_process)
     dev = load_cases(recipe.data, "dev") if recipe.sft.select == "phi" else []
     if recipe.sft.select == "phi" and not dev:
@@ -77,7 +81,7 @@ def train(recipe: Recipe) -> Path:
         checkpoint.save(folder / f"epoch-{epoch + 1:02d}", policy, optimizer, scheduler, made, runtime.accelerator)
         if runtime.accelerator.is_main_process:
             write_selection(folder, table, recipe.sft.select)
-            checkpoint.keep_last(folder, recipe.sft.keep, [selected(folder).name])
+            checkpoint.keep_last(folder, f"epoch-{epoch + 1:02d}", recipe.sft.keep, [selected(folder).name])
         runtime.accelerator.wait_for_everyone()
     bar.close()
     logbook.close()
@@ -104,20 +108,24 @@ MAY_CHANGE = {  # of a recipe between two starts of a run: nothing here changes 
 }
 
 
-def shapes(key: str) -> bool:
-    """Whether a recipe's key changes a number of what a run has done already."""
-    return not (key in MAY_CHANGE or key.startswith("eval."))
+JUDGING = {"eval.temperature", "eval.top_p", "eval.max_new_tokens"}  # how checkpoints that are chosen among are asked
+
+
+def shaping(recipe: Recipe) -> dict[str, Any]:
+    """The dotted keys of a recipe, with their values, that change a number of what a run has done already. A number of
+    epochs or rounds is one where a learning rate falls over them."""
+    falling = {"sft.epochs": recipe.sft.schedule, "grpo.rounds": recipe.grpo.schedule}
+    fixed = {key for key, schedule in falling.items() if schedule == "linear"}
+    fixed |= JUDGING if recipe.sft.select == "phi" or recipe.grpo.eval_every else set()
+    values = flat(recipe.model_dump())
+    return {key: value for key, value in values if key in fixed or not (key in MAY_CHANGE or key.startswith("eval."))}
 
 
 def check_same_run(state: dict[str, Any], recipe: Recipe, folder: Path) -> None:
     """A run goes on only under the recipe that it was begun with; the number of epochs or rounds may grow, unless a learning
     rate falls over them."""
-    before, now = dict(flat(state["recipe"])), dict(flat(recipe.model_dump()))
-    falling = {"sft.epochs": recipe.sft.schedule, "grpo.rounds": recipe.grpo.schedule}
-    fixed = {key for key, schedule in falling.items() if schedule == "linear"}
-    changed = sorted(
-        key for key in before.keys() | now.keys() if before.get(key) != now.get(key) and (key in fixed or shapes(key))
-    )
+    now, before = shaping(recipe), dict(flat(state["recipe"]))
+    changed = sorted(key for key, value in now.items() if before.get(key) != value)
     if changed:
         raise RecipeError(
             f"{folder}: was made with another recipe (different: {', '.join(changed)}); use another `run` name, or delete the "

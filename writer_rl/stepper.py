@@ -136,7 +136,8 @@ class ZeroStepper:
 
     def discard(self, loss: Tensor) -> None:
         self.backward(loss * math.nan, last=True)
-        assert not math.isfinite(self.step())
+        if math.isfinite(self.step()):
+            raise RuntimeError("DeepSpeed stepped on a gradient that is not finite; this version cannot discard one")
 
     def _follow(self) -> None:
         """Under ZeRO-3: copy the trained shards into the whole model."""

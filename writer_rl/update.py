@@ -12,7 +12,6 @@ thing that differs between launchers (`writer_rl.stepper`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,7 +25,7 @@ from writer_rl.advantages import ADVANTAGE_MIN, Sample
 from writer_rl.batches import Batch, micro_batches
 from writer_rl.dealing import level
 from writer_rl.logprobs import completion_logprobs
-from writer_rl.lora import AdapterReference
+from writer_rl.lora import in_place
 from writer_rl.loss import grpo_token_loss, token_weights
 from writer_rl.policy import Policy
 from writer_rl.stepper import Stepper, precision, stepper_of
@@ -117,8 +116,7 @@ def _prepare(
             parts.append(_MicroBatch(batch, nothing[:, 0], nothing[:, 0], nothing, nothing))
             continue
         values = torch.tensor([advantages[kept[i].key] for i in batch.indices], dtype=torch.float32, device=policy.device)
-        beside = reference.in_place() if isinstance(reference, AdapterReference) else nullcontext()
-        with torch.no_grad(), precision(policy.device, config.autocast_dtype), beside:
+        with torch.no_grad(), precision(policy.device, config.autocast_dtype), in_place(reference):
             logps = completion_logprobs(reference, batch)
         engine = _padded([kept[i].logprobs for i in batch.indices], batch.mask)
         parts.append(_MicroBatch(batch, values, token_weights(batch.completion_lengths, total), logps, engine))
@@ -146,7 +144,7 @@ def _epoch(
         logps = stepper.logprobs(part.batch)  # [S, K]
         old = logps.detach() if part.old is None else part.old
         losses = grpo_token_loss(logps, old, part.reference, part.advantages, part.batch.mask, config.clip, config.beta)
-        loss = (losses * part.weights[:, None]).sum()
+        loss = (losses * part.weights[:, None]).sum() if part.batch.indices else logps.sum() * 0.0
         if part.batch.indices:
             tally.add(loss, logps.detach(), old, part.reference, part.advantages, part.batch.mask)
             tally.compare(old, part.engine, part.batch.mask)

@@ -19,6 +19,7 @@ from writer_rl.cases import Case, load_cases
 from writer_rl.estimates import Shape
 from writer_rl.examples import Example, check_lengths
 from writer_rl.logprobs import completion_logprobs
+from writer_rl.lora import in_place
 from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe
 from writer_rl.runtime import Runtime
@@ -239,7 +240,9 @@ def divergence(policy: Policy, reference: torch.nn.Module, examples: Sequence[Ex
     for example in examples:
         batch = batch_of([example], [0]).to(policy.device)
         with torch.no_grad():
-            delta = completion_logprobs(reference, batch) - completion_logprobs(policy.model, batch)
+            with in_place(reference):
+                frozen = completion_logprobs(reference, batch)
+            delta = frozen - completion_logprobs(policy.model, batch)
         values.append(float((delta.exp() - delta - 1).mean()))
     return sum(values) / len(values)
 

@@ -40,14 +40,16 @@ class Watch:
         if counted.nonfinite >= NONFINITE_END:
             raise TrainingStopped(
                 f"loss or gradient was not finite in {counted.nonfinite} rounds in a row; the weights are those of before. "
-                "Continue from an earlier checkpoint with a lower learning rate, or without autocast"
+                "Begin a run of another name with a lower grpo.lr or precision=fp32: run=NEW, and grpo.init_from=CHECKPOINT to "
+                "begin there, with that checkpoint as its reference"
             )
         if counted.gated >= GATED_END:
             last = stats.epochs[-1]
             raise TrainingStopped(
                 f"the KL gate was shut in {counted.gated} rounds in a row (KL {last.kl:.4f}, {last.max_delta_share:.0%} of it "
-                "from one token); the reference is fixed, so it will not open again. Continue from an earlier checkpoint "
-                "with a lower learning rate, or raise grpo.kl_gate"
+                "from one token); the reference is fixed, so it will not open again. The last checkpoint is what this run came "
+                "to. Begin one of another name with a lower grpo.lr or a higher grpo.kl_gate: run=NEW, and "
+                "grpo.init_from=CHECKPOINT to begin there, with that checkpoint as its reference"
             )
         return counted
 

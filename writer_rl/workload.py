@@ -83,18 +83,24 @@ def setting_of(recipe: Recipe, train: Sequence[Written], bf16: bool) -> Setting:
     """What memory and speed depend on. A rollout's batch holds the longest prompt and grpo.max_new_tokens in each row."""
     rows = recipe.grpo.group_size * recipe.grpo.networks_per_round
     row = max(max(one.prompts) for one in train) + recipe.grpo.max_new_tokens
+    example = max(prompt + target for one in train for prompt, target in zip(one.prompts, one.targets, strict=True))
     together = max(1, min(rows, recipe.engine.max_batch_tokens // row))
     return Setting(
         bf16=bf16,
         checkpointing=recipe.model.gradient_checkpointing,
-        sft_tokens=recipe.sft.micro_batch_tokens,
-        grpo_tokens=min(recipe.grpo.micro_batch_tokens, rows * row),
+        sft_tokens=_micro_batch(recipe.sft.micro_batch_tokens, example, recipe.sft.batch_size),
+        grpo_tokens=_micro_batch(recipe.grpo.micro_batch_tokens, row, rows),
         generating=together,
         generating_tokens=together * row,
         epochs=recipe.grpo.epochs,
         engine=recipe.engine.kind,
         engine_kv=recipe.engine.kv_cache_gib * 2**30 if recipe.engine.kind == "vllm" else 0.0,
     )
+
+
+def _micro_batch(budget: int, longest: int, rows: int) -> int:
+    """Tokens of the largest micro-batch: a sample that is longer than the budget is a micro-batch of its own."""
+    return max(longest, min(budget, rows * longest))
 
 
 def seconds(work: Work, shape: Shape, setting: Setting, device: Device, calls: float, concurrency: int) -> dict[str, float]:

@@ -15,6 +15,7 @@ from writer_rl import checkpoint
 from writer_rl.checkpoint import CheckpointError, keep_last, latest, load, restore_trainer, save, verify
 from writer_rl.optimizer import build_optimizer, build_scheduler
 from writer_rl.policy import Policy, reference_of
+from writer_rl.selection import best, within_reach
 from writer_rl.update import UpdateConfig, update
 
 LENGTHS = [(9, 5), (3, 11), (20, 2), (4, 7)]
@@ -158,8 +159,21 @@ def test_a_checkpoint_of_the_same_name_is_replaced_whole(tmp_path):
 def test_the_last_k_are_kept_and_the_spared_one(tmp_path):
     for number in range(1, 6):
         save(tmp_path / f"round-{number}", make_policy())
-    keep_last(tmp_path, 2, spare={"round-1"})
+    keep_last(tmp_path, "round-5", 2, spare={"round-1"})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["round-1", "round-4", "round-5"]
+
+
+def test_what_a_run_goes_on_from_is_kept_where_a_later_one_is_damaged(tmp_path):
+    for number in range(1, 5):
+        save(tmp_path / f"round-{number}", make_policy())
+    (tmp_path / "round-4" / "model.safetensors").write_bytes(b"torn")
+    table = [{"checkpoint": f"round-{number}", "accuracy": number / 4} for number in (2, 4, 1)]
+    assert best(within_reach(table, tmp_path, "accuracy"), "accuracy") == "round-2"
+    assert within_reach(table[1:2], tmp_path, "accuracy") == []
+    keep_last(tmp_path, "round-3", 1, spare={"round-2"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-2", "round-3", "round-4"]
+    with pytest.warns(UserWarning, match="round-4"):
+        assert latest(tmp_path) == tmp_path / "round-3"
 
 
 def test_resuming_without_an_optimizer_or_with_another_model_s_is_an_error(tmp_path):

@@ -18,7 +18,7 @@ from tests.writer_rl.launched import cases
 ROOT = Path(__file__).parents[2]
 TRAINED = ("precision=fp32", "data.gym.train=3", "sft.epochs=1", "grpo.group_size=3")
 CUTS = tuple(f"cut{budget}" for budget in (10_000, 40, 1))
-EQUAL = (*CUTS, "lonely", "shut", "recomputed", "resumed", "adapted")
+EQUAL = (*CUTS, "lonely", "uneven", "shut", "recomputed", "resumed", "adapted")
 TRACELESS = ("gated", "nonfinite", "resumed", "adapted")
 
 

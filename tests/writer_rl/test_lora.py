@@ -11,12 +11,14 @@ from safetensors.torch import load_file
 from tests.writer_rl.builders import key, make_policy, make_samples, parameters
 from writer_rl import checkpoint, entry, lora, recipe
 from writer_rl.batches import batch_of
+from writer_rl.examples import Example
 from writer_rl.logprobs import completion_logprobs
-from writer_rl.lora import AdapterReference, LoraError, merged, merged_weights
+from writer_rl.lora import AdapterReference, LoraError, in_place, merged, merged_weights
 from writer_rl.optimizer import build_optimizer, build_scheduler
 from writer_rl.policy import Policy, load_policy, with_adapter
 from writer_rl.recipe import Recipe
 from writer_rl.update import UpdateConfig, update
+from writer_rl.validate import divergence
 
 LENGTHS = [(9, 5), (3, 11), (20, 2), (4, 7)]
 ADVANTAGES = {key(g): value for g, value in enumerate([1.0, -1.0, 0.5, -0.5])}
@@ -113,6 +115,20 @@ def test_rl_after_sft_keeps_the_sft_policy_as_its_reference_and_never_the_base(b
     with again.in_place():
         assert torch.equal(logprobs(again), taught)
     assert torch.equal(logprobs(resumed.model), logprobs(policy.model))
+
+
+def test_the_divergence_before_the_first_step_is_measured_against_the_adapter_of_the_start(base):
+    """Not against the policy's own model, which that adapter lies on."""
+    policy = adapted(base)
+    reference = AdapterReference(policy, base)
+    example = Example((5, 6, 7), (8, 9, 2))
+    assert divergence(policy, reference, [example]) == 0
+    train(policy, reference)
+    with in_place(reference):
+        frozen = completion_logprobs(reference, batch_of([example], [0])).detach()
+    delta = frozen - completion_logprobs(policy.model, batch_of([example], [0])).detach()
+    expected = float((delta.exp() - delta - 1).mean())
+    assert expected > 1e-4 and divergence(policy, reference, [example]) == pytest.approx(expected)
 
 
 def test_a_reference_that_is_neither_the_base_nor_an_adapter_on_it_is_refused(base, tmp_path):
@@ -215,3 +231,5 @@ def test_a_recipe_with_lora_trains_an_adapter_by_sft_and_further_by_grpo(base, t
         entry.run("grpo", tiny(tmp_path, "run=whole", f"grpo.init_from={sft}"))
     with pytest.raises(LoraError, match="r 4 and alpha 8"):
         entry.run("grpo", tiny(tmp_path, "run=other", f"grpo.init_from={sft}", "lora.r=2", "lora.alpha=8"))
+    with pytest.raises(LoraError, match=r"lies on .*down_proj.*, the recipe's lora.targets are \['q_proj'\]"):
+        entry.run("grpo", tiny(tmp_path, "run=other", f"grpo.init_from={sft}", "lora={r: 4, alpha: 8, targets: [q_proj]}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from data.network import DataError
 from rollout.engines.base import Completion, Request, RequestKey
 from rollout.engines.replay import ReplayEngine
 from rollout.query.view import MemoryView
-from writer_rl import checkpoint, entry, grpo, parity
+from writer_rl import checkpoint, entry, grpo, parity, run
 from writer_rl.batches import batch_of
 from writer_rl.cases import load_cases
 from writer_rl.evaluation.evaluate import evaluate
@@ -28,7 +29,9 @@ from writer_rl.policy import Policy
 from writer_rl.recipe import Recipe, load
 from writer_rl.runtime import Runtime
 from writer_rl.schedule import Visit
+from writer_rl.scoring import TooManyUnjudged
 from writer_rl.selection import best, selected
+from writer_rl.sft import shaping
 
 SMALL = [
     "data.gym.train=2",
@@ -111,6 +114,36 @@ def test_a_run_does_not_go_on_under_another_recipe(recipe: Callable[..., Recipe]
     entry.run("sft", recipe("sft.epochs=1"))
     with pytest.raises(DataError, match=r"another recipe \(different: sft\.lr\)"):
         entry.run("sft", recipe("sft.epochs=2", "sft.lr=5e-4"))
+    kept = load(str(recipe().folder / "recipe-sft.yaml"))  # of the run that is there, not of the one that was refused
+    assert (kept.sft.epochs, kept.sft.lr) == (1, recipe().sft.lr)
+
+
+def test_what_shapes_a_run_depends_on_its_schedule_and_on_how_it_chooses(recipe: Callable[..., Recipe]) -> None:
+    plain = shaping(recipe())
+    assert "grpo.lr" in plain and "grpo.rounds" not in plain and "eval.temperature" not in plain
+    assert shaping(recipe("grpo.schedule=linear", "grpo.rounds=3"))["grpo.rounds"] == 3
+    for chosen in ("grpo.eval_every=1", "sft.select=phi"):
+        assert "eval.temperature" in shaping(recipe(chosen)) and "eval.seeds" not in shaping(recipe(chosen))
+
+
+def test_a_checkpoint_is_not_judged_by_the_few_verdicts_of_an_outage(
+    recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = {"row": "memory", "phi": 0.5, "return": 0.5}
+    verdicts = ["correct", "incorrect", "incorrect", "correct"]
+    rows = [memory, *({"row": "question", "verdict": one} for one in verdicts)]
+    monkeypatch.setattr(run, "evaluate", lambda *_, **__: rows)
+    runtime, writer = Runtime.of(recipe()), cast(Any, None)
+    assert run.judge(runtime, writer, [], 3) == {
+        "checkpoint": "round-0003",
+        "accuracy": 0.5,
+        "questions": 4,
+        "phi": 0.5,
+        "return": 0.5,
+    }
+    rows += [{"row": "question", "verdict": "missing"}] * 2
+    with pytest.raises(TooManyUnjudged, match="2 of 6 questions of the evaluation behind round 3"):
+        run.judge(runtime, writer, [], 3)
 
 
 def test_grpo_without_an_sft_checkpoint_says_what_to_run(recipe: Callable[..., Recipe]) -> None:

@@ -9,9 +9,11 @@ from accelerate import Accelerator
 
 from tests.writer_rl.builders import dense_logprobs, key, make_policy, make_samples, parameters
 from writer_rl.advantages import Sample
+from writer_rl.dealing import _dummy
 from writer_rl.loss import k3
 from writer_rl.optimizer import build_optimizer, build_scheduler
 from writer_rl.policy import Policy, reference_of
+from writer_rl.stepper import Scorer
 from writer_rl.update import UpdateConfig, update
 from writer_rl.update_stats import Outcome, UpdateStats
 from writer_rl.watch import TrainingStopped, Watch
@@ -196,6 +198,17 @@ def test_a_loss_that_is_not_finite_is_skipped_and_counted_and_leaves_no_trace():
     after = snapshot(run)
     assert stats.nonfinite and stats.steps == 0 and [epoch.outcome for epoch in stats.epochs] == [Outcome.NONFINITE]
     assert equal(before[0], after[0]) and equal(before[1], after[1]) and before[2] == after[2]
+
+
+def test_what_a_model_says_of_a_dummy_weighs_nothing_however_unlikely(monkeypatch):
+    """A rank without a sample forwards a token of nobody's, and the ratio to its reference of 0 may overflow."""
+    samples, plain, beside = make_samples(LENGTHS), Run(), Run()
+    first = plain(samples)
+    real = Scorer.forward
+    monkeypatch.setattr("writer_rl.update.level", lambda batches, accelerator: [*batches, _dummy()])
+    monkeypatch.setattr(Scorer, "forward", lambda self, batch: real(self, batch) - (0 if batch.indices else 200))
+    assert beside(samples).epochs == first.epochs
+    assert equal(parameters(beside.policy), parameters(plain.policy))
 
 
 def test_a_gradient_that_is_not_finite_under_a_finite_loss_is_skipped():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.writer_rl.builders import make_policy
 from writer_rl import entry, stand_in
 from writer_rl.cli import app
 from writer_rl.dry_run import dry_run
-from writer_rl.estimate_page import clock, count, estimate
+from writer_rl.estimate_page import clock, count, estimate, memory_line
 from writer_rl.estimates import DEVICES, GIB, RUNTIME, Setting, Shape, activations, device_named, memory, training_flop
 from writer_rl.examples import Example
 from writer_rl.logprobs import CHUNK
@@ -152,6 +153,23 @@ def test_memory_by_part_is_the_page_s_formula() -> None:
     fixed = sum(parts[name] for name in ("weights (fp32)", "gradients", "moments", "reference", "bf16 copies"))
     assert parts["total"] == fixed + max(update, parts["rollout cache"]) + RUNTIME
     assert 60 * GIB < parts["total"] < DEVICES["H100"].memory
+    long = replace(PLAIN, sft_tokens=131072)
+    assert memory(QWEN3B, long)["total"] == 18 * p + activations(QWEN3B, 131072, long) + parts["logits"] + RUNTIME
+    assert memory(QWEN3B, replace(PLAIN, sft_tokens=8192))["total"] == parts["total"]
+
+
+def test_a_sample_longer_than_the_budget_is_estimated_whole(checked: Checked) -> None:
+    longest = max(max(one.prompts) for one in checked.written)
+    small = load("tiny", [*SMALL, "grpo.micro_batch_tokens=8", "sft.micro_batch_tokens=8", "grpo.max_new_tokens=400"])
+    setting = setting_of(small, checked.written, False)
+    assert setting.grpo_tokens == longest + 400 and setting.sft_tokens > longest
+
+
+def test_a_peak_near_the_device_s_memory_is_called_tight(checked: Checked) -> None:
+    setting, shape = setting_of(checked.recipe, checked.written, False), checked.shape
+    peak = memory(shape, setting)["total"]
+    said = [memory_line(shape, setting, replace(DEVICES["H100"], memory=peak / share)) for share in (0.5, 0.9, 1.1)]
+    assert "fits" in said[0] and "TIGHT" in said[1] and "DOES NOT FIT" in said[2]
 
 
 def test_an_adapter_needs_neither_moments_nor_a_reference_of_the_whole_model() -> None:
