@@ -19,15 +19,11 @@ from typing import Any
 from benchmarks.results import RESULTS, write_result
 from benchmarks.training import grpo
 from writer_rl import entry, whole
-from writer_rl.cases import load_cases
 from writer_rl.evaluation import command
-from writer_rl.evaluation.evaluate import evaluate
 from writer_rl.evaluation.rows import latest_rows
 from writer_rl.evaluation.summary import LABELS, MEASURES, Row, difference, measure, table
-from writer_rl.evaluation.writers import checkpoint_writer, empty_writer, teacher_writer
-from writer_rl.logbook import read_lines, write_lines
+from writer_rl.logbook import read_lines
 from writer_rl.recipe import Recipe, load
-from writer_rl.runtime import Runtime
 from writer_rl.selection import selected
 
 ARMS = ("sft", "r1", "sft_more", "valid_only")
@@ -72,34 +68,17 @@ def more_epochs(recipe: Recipe) -> int:
     return max(1, math.ceil(spent / an_epoch))
 
 
-def look(name: str, seed: int, folders: dict[str, Path]) -> list[dict[str, Any]]:
-    """Rows of every arm on the test side; teacher and empty with the first seed. Arms that have rows are not asked again."""
+def look(name: str, seed: int, folders: dict[str, Path]) -> None:
+    """Ask every arm on the test side; what needs no training with the first seed. What was asked before is not asked again."""
     recipe = recipe_of(name, seed, "main")
-    path = recipe.folder / "eval" / "rows.jsonl"
-    rows = read_lines(path)
-    runtime = Runtime.of(recipe)
-    cases = load_cases(recipe.data, "test")
-    prompt = runtime.prompt(runtime.policy(folders["sft"]))
-    for arm in (*ARMS, *(FIXED if seed == 0 else ())):
-        if any(row["writer"] == arm for row in rows):
-            continue
-        if arm in folders:
-            writer = checkpoint_writer(runtime, runtime.policy(folders[arm]), arm)
-        else:
-            writer = teacher_writer(cases, prompt) if arm == "teacher" else empty_writer(prompt)
-        rows += evaluate(runtime, writer, cases, recipe.eval.seeds)
-        write_lines(path, rows)
-    if seed == 0 and not any(row["writer"] in BASELINES for row in rows):
-        beside = recipe.folder / "eval" / "baselines"
-        command.run(recipe, command.Choice(tuple((one, one) for one in BASELINES), ask="off"), beside)
-        rows += latest_rows(beside / "rows.jsonl")
-        write_lines(path, rows)
-    return rows
+    systems = [(arm, f"checkpoint:{folders[arm]}") for arm in ARMS]
+    systems += [(one, one) for one in (*FIXED, *BASELINES) if seed == 0]
+    command.run(recipe, command.Choice(tuple(systems), ask="off"), recipe.folder / "eval")
 
 
 def merge(name: str, seeds: list[int]) -> None:
     """All seeds in one result. Networks are resampled; seeds of an arm are pooled within a network."""
-    by_seed = {seed: read_lines(recipe_of(name, seed, "main").folder / "eval" / "rows.jsonl") for seed in seeds}
+    by_seed = {seed: latest_rows(recipe_of(name, seed, "main").folder / "eval" / "rows.jsonl") for seed in seeds}
     rows = [row for of_seed in by_seed.values() for row in of_seed]
 
     def accuracy(seed: int, arm: str) -> float | None:

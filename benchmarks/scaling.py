@@ -46,6 +46,9 @@ COMMAND = "OMP_NUM_THREADS=1 python -m benchmarks.scaling"
 PHASES = ("rollout", "scoring", "update")
 AXES = {"positions": (4, 8, 16, 32), "trajectories": (2, 4, 8, 16), "networks": (1, 2, 4, 8)}
 REPEATS = 3
+WHOLE = 16_384  # tokens: more than any memory here
+CAPPED = 256
+AT_MOST = f"positions, at most {CAPPED} tokens of memory"
 
 Made = TypeVar("Made")
 
@@ -60,9 +63,11 @@ class Size:
 
 
 class Bench:
-    """The surroundings of a round, made once: pipeline, prompt, policy, reference, optimizer."""
+    """The surroundings of a round, made once: pipeline, prompt with at most `head_tokens` of memory, policy, reference,
+    optimizer."""
 
-    def __init__(self) -> None:
+    def __init__(self, head_tokens: int = WHOLE) -> None:
+        self.head_tokens = head_tokens
         self.runtime = Runtime.of(load("recipes/tiny.yaml"))
         self.prompt = WriterPrompt("compact", build([]))
         self.policy = Policy(tiny_model(len(self.prompt.tokenizer)), self.prompt.tokenizer)
@@ -93,6 +98,7 @@ class Bench:
                 support=self.runtime.support,
                 embedder=self.runtime.embedder,
                 prompt_limit=16_384,
+                head_token_budget=self.head_tokens,
             )
         )
         return [made[start : start + size] for start in range(0, len(made), size)]
@@ -185,9 +191,14 @@ def measure_axis(bench: Bench, axis: str, values: Sequence[int], repeats: int) -
 
 
 def measure(axes: Mapping[str, Sequence[int]] = AXES, repeats: int = REPEATS) -> dict[str, Any]:
-    bench = Bench()
-    bench.round(Size())  # warm-up: imports, optimizer state
-    by_axis = {axis: measure_axis(bench, axis, values, repeats) for axis, values in axes.items()}
+    bench, capped = Bench(), Bench(CAPPED)
+    for one in (bench, capped):
+        one.round(Size())  # warm-up: imports, optimizer state
+    by_axis = {}
+    for axis, values in axes.items():
+        by_axis[axis] = measure_axis(bench, axis, values, repeats)
+        if axis == "positions":
+            by_axis[AT_MOST] = measure_axis(capped, axis, values, repeats)
     return {
         "r2": {axis: one["fits"]["total"]["r2"] for axis, one in by_axis.items()},
         "unit_cost_ratio": {axis: one["fits"]["total"]["unit_cost_ratio"] for axis, one in by_axis.items()},
@@ -202,7 +213,9 @@ def page(result: Mapping[str, Any]) -> str:
         f"(else {Size().positions} positions, {Size().trajectories} trajectories, {Size().networks} network); medians of "
         f"{result['repeats']} alternating repeats. The engine says what the teacher wrote, so memories grow as they should and "
         "no time goes into generating tokens, which is the engine's and goes with their number. `unit` is the cost of one more "
-        "by the linear fit; `unit cost` compares the cost a unit at the largest size with that at the smallest."
+        "by the linear fit; `unit cost` compares the cost a unit at the largest size with that at the smallest.",
+        "A position more costs more than the one before it while the memory in its prompt grows, by its tokens and by "
+        "attention over them. From `writer.head_tokens` on prompts grow no more, and positions cost alike: the second table.",
     ]
     for axis, one in result["by_axis"].items():
         rows = "\n".join(
@@ -218,7 +231,8 @@ def page(result: Mapping[str, Any]) -> str:
             for phase, line in one["fits"].items()
         )
         parts.append(
-            f"## {axis.capitalize()}\n\n| {axis} | writes | tokens | rollout s | scoring s | update s | total s |\n"
+            f"## {axis.capitalize()}\n\n| {axis.split(',')[0]} | writes | tokens | "
+            "rollout s | scoring s | update s | total s |\n"
             f"|---|---|---|---|---|---|---|\n{rows}\n\n"
             f"| phase | unit | R² | exponent | unit cost, largest / smallest |\n|---|---|---|---|---|\n{fits}\n\n"
             f"Tokens: R² {one['tokens']['r2']}, exponent {one['tokens']['exponent']}."
