@@ -37,7 +37,8 @@ LENGTHS = [(9, 5), (3, 11), (20, 2), (4, 7), (6, 6), (12, 3), (5, 9), (8, 4), (7
 ADVANTAGES = {key(g): value for g, value in enumerate([1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, -1.5, 0.8, -0.8])}
 CONFIG = UpdateConfig(micro_batch_tokens=40, kl_gate=1e9)
 DECAY = 0.01
-LR = 3e-4  # Adam turns rounding of the smallest gradients into steps: what a rate leaves of it must stay below 1e-5
+LR = 3e-4
+EPS = 1e-6  # Adam's own 1e-8 turns the rounding of gradients that are nothing but rounding into steps, up to the rate
 
 
 @dataclass
@@ -62,6 +63,8 @@ class Course:
             policy.model.train()
         reference = reference_of(make_policy()) if start is None else AdapterReference(policy, start)
         optimizer = prepare(policy, LR, DECAY, 1.0, None, accelerator)
+        for group in optimizer.param_groups:
+            group["eps"] = EPS
         return cls(accelerator, policy, reference, optimizer, build_scheduler(optimizer, "linear", steps=50))
 
     def round(self, samples: Sequence[Sample], advantages=ADVANTAGES, config: UpdateConfig = CONFIG) -> UpdateStats:
