@@ -86,6 +86,7 @@ def merge(name: str, seeds: list[int]) -> None:
         return None if value is None else value.mean
 
     over_sft, over_more = (difference(rows, first, "r1", "accuracy") for first in ("sft", "sft_more"))
+    memories = len({row["seed"] for row in rows if row["writer"] == "r1"})
     teacher, r1 = accuracy(seeds[0], "teacher"), measure(rows, "r1", "accuracy")
     assert teacher is not None and r1 is not None
     result: dict[str, Any] = {
@@ -105,7 +106,7 @@ def merge(name: str, seeds: list[int]) -> None:
     text = "\n\n".join(
         [
             f"{result['networks']} unseen networks, {result['questions']} questions, training seeds "
-            f"{', '.join(map(str, seeds))}, two sampled memories each. Mean [95 % interval]: networks are resampled, seeds "
+            f"{', '.join(map(str, seeds))}, sampled memories of a network and seed: {memories}. Mean [95 % interval]: networks are resampled, seeds "
             "pooled within a network. Offline roles: deterministic and lexical. What was tried, and why the gain is what it "
             "is: [learning](../learning.md).",
             table(rows, (*ARMS, *FIXED, *BASELINES)),
