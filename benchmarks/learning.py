@@ -107,8 +107,8 @@ def merge(name: str, seeds: list[int]) -> None:
         [
             f"{result['networks']} unseen networks, {result['questions']} questions, training seeds "
             f"{', '.join(map(str, seeds))}, sampled memories of a network and seed: {memories}. Mean [95 % interval]: networks "
-            "are resampled, seeds pooled within a network. Offline roles: deterministic and lexical. What was tried, and why the "
-            "gain is what it is: [learning](../learning.md).",
+            "are resampled, seeds pooled within a network. Offline roles: deterministic and lexical. What was tried, and "
+            "why the gain is what it is: [learning](../learning.md).",
             table(rows, (*ARMS, *FIXED, *BASELINES)),
             pairs(rows),
             per_seed(by_seed),
