@@ -140,11 +140,9 @@ def adapter_tensors(model: PeftModel) -> dict[str, nn.Parameter]:
     return {name.replace(f".{ADAPTER}.", "."): tensor for name, tensor in named if f".{ADAPTER}." in name}
 
 
-def check_same(
-    model: PeftModel, values: tuple[int, int] | None, where: str, targets: str | Sequence[str] = "all-linear"
-) -> None:
-    """Raise LoraError unless the adapter has the recipe's rank and alpha (`values`; None: the recipe trains whole models) and
-    lies on its targets."""
+def check_same(model: PeftModel, values: tuple[int, int, str | Sequence[str]] | None, where: str) -> None:
+    """Raise LoraError unless the adapter has the recipe's rank and alpha and lies on its targets (`values`; None: the recipe
+    trains whole models)."""
     config: Any = model.peft_config[ADAPTER]
     found = (config.r, config.lora_alpha)
     if values is None:
@@ -152,10 +150,11 @@ def check_same(
             f"{where}: holds a LoRA adapter (r {found[0]}, alpha {found[1]}), and the recipe has no `lora` section: add one to "
             "train the adapter further, or export the checkpoint and begin with the merged model to train all weights"
         )
-    if found != values:
+    r, alpha, targets = values
+    if found != (r, alpha):
         raise LoraError(
-            f"{where}: its adapter has r {found[0]} and alpha {found[1]}, the recipe's `lora` says r {values[0]} and alpha "
-            f"{values[1]}; use the values that the adapter was made with"
+            f"{where}: its adapter has r {found[0]} and alpha {found[1]}, the recipe's `lora` says r {r} and alpha "
+            f"{alpha}; use the values that the adapter was made with"
         )
     plain: Any = model.get_base_model()
     adapted = {name for name, module in plain.named_modules() if isinstance(module, BaseTunerLayer)}

@@ -68,8 +68,8 @@ class Runtime:
             where = checkpoint or self._model_path()
             policy = with_adapter(policy, where, section.r, section.alpha, section.targets, self.recipe.seed)
         elif policy.base is not None:
-            values = None if section is None else (section.r, section.alpha)
-            lora.check_same(policy.model, values, str(checkpoint), "all-linear" if section is None else section.targets)
+            values = None if section is None else (section.r, section.alpha, section.targets)
+            lora.check_same(policy.model, values, str(checkpoint))
         return self._placed(policy)
 
     def reference(self, policy: Policy, start: Path) -> nn.Module:

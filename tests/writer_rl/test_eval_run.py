@@ -272,6 +272,20 @@ def test_an_llm_writer_is_read_through_fences_and_stops_at_an_outage(cases: list
     assert bare('<think>{"a": 1}</think>{"b": "é"}') == '{"b": "é"}'
 
 
+def test_an_llm_writer_s_tokens_are_those_of_its_interface_also_when_its_writes_are_read_again(
+    runtime: Runtime, cases: list[Case], tmp_path: Path
+) -> None:
+    prompt = ChatPrompt.like(plain_prompt())
+    engine = LLMWriterEngine(scripted('{"actions": [{"action": "NOOP"}]}'), "test/model", prompt)
+    for _ in range(2):
+        journal = Journal(tmp_path / "writes.jsonl")
+        rows = evaluate(runtime, Writer("llm", engine, prompt), cases[:1], 1, journal=journal)
+        (memory,) = (row for row in rows if row["row"] == "memory")
+        positions = len(cases[0].segments)
+        assert (memory["prompt_tokens"], memory["tokens"]) == (9 * positions, 4 * positions)
+        engine = LLMWriterEngine(scripted("down"), "test/model", prompt)  # nothing is asked again
+
+
 def test_a_torn_line_is_passed_over_and_a_broken_one_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     row = {"row": "memory", "writer": "a", "network": "n", "seed": 0}

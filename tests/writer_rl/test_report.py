@@ -214,6 +214,15 @@ def test_a_line_cut_off_at_the_end_is_left_out_and_a_broken_one_named(run: Path)
         read_run(run)
 
 
+def test_every_evaluation_is_read_and_what_was_asked_again_counts_once(tmp_path: Path) -> None:
+    row = {"row": "question", "writer": "a", "network": "n", "seed": 0, "question": "q", "verdict": "missing"}
+    write_lines(tmp_path / "eval" / "rows.jsonl", [row, row | {"verdict": "correct"}])
+    write_lines(tmp_path / "eval" / "round-0002" / "rows.jsonl", [row])
+    found = read_run(tmp_path).evaluations
+    assert list(found) == ["eval/round-0002", "eval"]
+    assert [one["verdict"] for one in found["eval"]] == ["correct"]
+
+
 def test_numbers_that_are_not_finite_become_gaps() -> None:
     columns = _columns([{"step": 0, "kl": float("nan")}, {"step": 1, "kl": 0.123456789, "late": float("inf")}])
     assert columns == {"step": [0.0, 1.0], "kl": [None, 0.123457], "late": [None, None]}
